@@ -1,0 +1,40 @@
+VENV := .venv
+PYTHON ?= python3
+BIN := $(VENV)/bin
+RUNTIME := $(VENV)/.runtime
+DEV := $(VENV)/.dev
+
+.PHONY: demo test coverage format clean
+
+demo: $(RUNTIME)
+	$(BIN)/skillgate demo --out skillgate-demo $(if $(SCENARIO),--scenario $(SCENARIO))
+
+test: $(DEV)
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+coverage: $(DEV)
+	$(BIN)/coverage run -m pytest
+	$(BIN)/coverage combine
+	$(BIN)/coverage report
+
+format: $(DEV)
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): pyproject.toml $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable .
+	touch $@
+
+$(DEV): pyproject.toml $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	touch $@ $(RUNTIME)
+
+clean:
+	rm -rf $(VENV) skillgate-demo

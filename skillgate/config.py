@@ -1,0 +1,108 @@
+"""skillgate.yml -> Config: what the user wants, every key optional.
+
+An unknown key is an error with path:line and the nearest name. Money is read in dollars
+and kept in micro-dollars. `schema()` exports the JSON Schema for editors.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+import msgspec
+
+from skillgate.core import MICROS_PER_USD, Count, FailOn, Policy, Positive, Severity, Struct
+from skillgate.document import decode
+from skillgate.errors import ConfigError
+
+FILE_NAME = "skillgate.yml"
+RuleOptions = bool | Severity | dict[str, Any]
+
+
+class LintConfig(Struct, kw_only=True, rename="kebab"):
+    """The `lint` block. A rule maps to `off`/`on`, a severity, or its options."""
+
+    fail_on: FailOn = FailOn.ERROR
+    rules: dict[str, RuleOptions] = {}
+
+
+class RunConfig(Struct, kw_only=True, rename="kebab"):
+    """The `run` block; without an agent nothing is run. `script` is what the scripted agent plays."""
+
+    agent: str | None = None
+    models: tuple[str, ...] = ()
+    repeats: Count = 5
+    sandbox: Literal["docker", "local"] = "docker"
+    image: str | None = None
+    budget_usd: Annotated[float, msgspec.Meta(ge=0)] = 5.00
+    per_run_usd: Positive = 0.50
+    timeout_s: Positive = 900.0
+    network: tuple[str, ...] = ()
+    script: str | None = None
+    workers: Count = 2
+    seed: int = 0
+
+    @property
+    def cap_usd_micros(self) -> int:
+        """Return the hard cap of the whole gate."""
+        return round(self.budget_usd * MICROS_PER_USD)
+
+    @property
+    def per_run_usd_micros(self) -> int:
+        """Return the cap of one run."""
+        return round(self.per_run_usd * MICROS_PER_USD)
+
+    @property
+    def model(self) -> str:
+        """Return the model under test; the scripted agent has none."""
+        return self.models[0] if self.models else "scripted"
+
+
+class Config(Struct, kw_only=True, rename="kebab"):
+    """All of skillgate.yml."""
+
+    version: Literal[1] = 1
+    skills: tuple[str, ...] = ("**",)
+    lint: LintConfig = LintConfig()
+    suites: dict[str, tuple[str, ...]] = {}
+    run: RunConfig = RunConfig()
+    policy: Policy = Policy()
+
+    def covers(self, skill_path: str) -> bool:
+        """Say whether `skills` names this skill folder."""
+        return any(matches(skill_path, pattern) for pattern in self.skills)
+
+    def suites_for(self, skill_path: str) -> tuple[str, ...]:
+        """Return the suite folders that judge this skill, in the order of the file."""
+        found = (s for pattern, paths in self.suites.items() if matches(skill_path, pattern) for s in paths)
+        return tuple(dict.fromkeys(found))
+
+
+def matches(path: str, pattern: str) -> bool:
+    """Match a folder against a glob; `skills/**` also means `skills/x`, `**` the root too."""
+    pattern = pattern.rstrip("/")
+    if pattern in ("**", "**/*") or path == pattern:
+        return True
+    return fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, pattern.replace("**/", ""))
+
+
+def parse(text: str, path: str = FILE_NAME) -> Config:
+    """Read skillgate.yml from text. Raises: ConfigError with path:line."""
+    return decode(text, Config, path)
+
+
+def load(folder: Path) -> Config:
+    """Read `folder/skillgate.yml`, or the defaults when there is none."""
+    path = folder / FILE_NAME
+    if not path.is_file():
+        return Config()
+    try:
+        return parse(path.read_text(encoding="utf-8"), FILE_NAME)
+    except UnicodeDecodeError:
+        raise ConfigError(f"{FILE_NAME}:1: not UTF-8 text", "Save it as UTF-8.") from None
+
+
+def schema() -> dict[str, Any]:
+    """Return the JSON Schema of skillgate.yml."""
+    return msgspec.json.schema(Config)

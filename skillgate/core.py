@@ -1,0 +1,494 @@
+"""The types everything flows through, from a cell to a gate report.
+
+All are frozen, keyword-only structs whose field names are also the JSON field names.
+Money is integer micro-dollars, time is seconds, lines and columns count from 1, paths
+are relative to the repository root with forward slashes. No I/O, no other layer.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from enum import StrEnum
+from typing import Annotated, NamedTuple, dataclass_transform
+
+import msgspec
+
+SCHEMA_VERSION = 1
+SCRIPTED_AGENT = "scripted"
+SCRIPTED_LABEL = "scripted, not a measurement"
+MICROS_PER_USD = 1_000_000
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+Positive = Annotated[float, msgspec.Meta(gt=0)]
+Ratio = Annotated[float, msgspec.Meta(ge=0, le=1)]
+
+
+# Tells type checkers what msgspec does at run time: subclasses are frozen without saying so again.
+@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
+class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Base of every value type; each subclass says `kw_only`, which is not inherited."""
+
+
+def usd(micros: int) -> float:
+    """Turn micro-dollars into dollars, for showing only."""
+    return micros / MICROS_PER_USD
+
+
+# --- findings ---------------------------------------------------------------------
+
+
+class Severity(StrEnum):
+    """How bad a finding is; `rank` orders them."""
+
+    NOTE = "note"
+    WARNING = "warning"
+    ERROR = "error"
+
+    @property
+    def rank(self) -> int:
+        """0 for a note, 1 for a warning, 2 for an error."""
+        return list(Severity).index(self)
+
+
+class FailOn(StrEnum):
+    """The least severity that makes a lint or a gate fail."""
+
+    NONE = "none"
+    NOTE = "note"
+    WARNING = "warning"
+    ERROR = "error"
+
+    def catches(self, severity: Severity) -> bool:
+        """Say whether a finding of this severity fails the check."""
+        return self is not FailOn.NONE and severity.rank >= Severity(self.value).rank
+
+
+class Location(Struct, kw_only=True, order=True):
+    """A place in a file; line and column count from 1, columns in characters."""
+
+    path: str
+    line: int = 1
+    column: int = 1
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+class Finding(Struct, kw_only=True):
+    """One hit of one rule. A risk with its source, never a prediction."""
+
+    rule: str
+    severity: Severity
+    scope: str
+    message: str
+    where: Location
+    hint: str = ""
+    evidence: str = ""
+    match: str = ""
+
+    @property
+    def fingerprint(self) -> str:
+        """Identify this finding by rule, path and matched text: it survives moved lines."""
+        key = "\0".join((self.rule, self.where.path, self.match))
+        return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
+
+
+class TaskFacts(Struct, kw_only=True):
+    """What the linter may know of a task: where it wants its files, and its answers."""
+
+    task: str
+    where: Location
+    deliverables: tuple[str, ...] = ()
+    oracle_literals: tuple[str, ...] = ()
+
+
+class TokenWeight(Struct, kw_only=True):
+    """Token counts of a skill: listing is paid on every request, body on use."""
+
+    listing: int
+    body: int
+    references: int = 0
+    tokenizer: str = "cl100k_base"
+
+    @property
+    def total(self) -> int:
+        """Return the tokens of the whole tree."""
+        return self.listing + self.body + self.references
+
+
+# --- the paired run ---------------------------------------------------------------
+
+NONE_ARM = "none"
+BASE_ARM = "base"
+HEAD_ARM = "head"
+CONTROL_ARM = "control"
+
+
+class Cell(Struct, kw_only=True, order=True):
+    """One planned execution. `task` is `suite/task`; `repeat` counts from 0."""
+
+    task: str
+    arm: str
+    repeat: int
+
+    def __str__(self) -> str:
+        return f"{self.task} [{self.arm} #{self.repeat + 1}]"
+
+
+class Plan(Struct, kw_only=True):
+    """The cells in the order they start, arms interleaved; same config and seed, same plan."""
+
+    cells: tuple[Cell, ...]
+    seed: int
+    agent: str
+    model: str
+    cap_usd_micros: int
+    per_run_usd_micros: int
+    expected_run_usd_micros: int
+    expected_from: str
+
+    @property
+    def arms(self) -> tuple[str, ...]:
+        """Return the arms in the order of their first cell."""
+        return tuple(dict.fromkeys(cell.arm for cell in self.cells))
+
+    @property
+    def tasks(self) -> tuple[str, ...]:
+        """Return the task ids, sorted."""
+        return tuple(sorted({cell.task for cell in self.cells}))
+
+    @property
+    def repeats(self) -> int:
+        """Return the planned repeats per task and arm."""
+        return max((cell.repeat for cell in self.cells), default=-1) + 1
+
+    @property
+    def worst_case_usd_micros(self) -> int:
+        """Return what this plan can cost at most: every run at its own limit, or the cap."""
+        return min(self.cap_usd_micros, len(self.cells) * self.per_run_usd_micros)
+
+    @property
+    def expected_usd_micros(self) -> int:
+        """Return what this plan is expected to cost."""
+        return len(self.cells) * self.expected_run_usd_micros
+
+    @property
+    def is_scripted(self) -> bool:
+        """Say whether its runs show the machinery only and measure no skill."""
+        return self.agent == SCRIPTED_AGENT
+
+
+class Usage(Struct, kw_only=True):
+    """What one run consumed; adds up. `input`, `output` and `cache_*` count tokens."""
+
+    requests: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    usd_micros: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        pairs = ((name, getattr(self, name) + getattr(other, name)) for name in self.__struct_fields__)
+        return Usage(**dict(pairs))
+
+    @property
+    def tokens(self) -> int:
+        """Return all tokens, whatever their price."""
+        return self.input + self.output + self.cache_read + self.cache_write
+
+
+class Outcome(StrEnum):
+    """How a run ended. INVALID and SKIPPED have no score."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    LIMIT = "limit"
+    INVALID = "invalid"
+    SKIPPED = "skipped"
+
+    @property
+    def is_scored(self) -> bool:
+        """Say whether the run has a pass ratio."""
+        return self in (Outcome.PASSED, Outcome.FAILED, Outcome.LIMIT)
+
+
+class GradeKind(StrEnum):
+    """A grader either starts to pass with the task done, or must keep passing."""
+
+    FAIL_TO_PASS = "fail-to-pass"
+    PASS_TO_PASS = "pass-to-pass"
+
+
+class Grade(Struct, kw_only=True):
+    """What one grader (or one JUnit test case of it) said."""
+
+    grader: str
+    kind: GradeKind
+    passed: bool
+    detail: str = ""
+
+
+class Run(Struct, kw_only=True):
+    """An executed cell."""
+
+    cell: Cell
+    outcome: Outcome
+    grades: tuple[Grade, ...] = ()
+    usage: Usage = Usage()
+    wall_s: float = 0.0
+    reason: str = ""
+    skill_used: bool | None = None
+    changed_files: tuple[str, ...] = ()
+    trace_path: str | None = None
+
+    @property
+    def pass_ratio(self) -> float | None:
+        """Return the share of passed graders in [0, 1], None when the run has no score."""
+        if not self.outcome.is_scored or not self.grades:
+            return None
+        return sum(grade.passed for grade in self.grades) / len(self.grades)
+
+
+# --- statistics -------------------------------------------------------------------
+
+
+class Interval(Struct, kw_only=True):
+    """A confidence interval; never of zero width."""
+
+    low: float
+    high: float
+    level: float
+    method: str
+
+    def __post_init__(self) -> None:
+        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
+            raise ValueError(f"not an interval: [{self.low}, {self.high}]")
+
+
+class Metric(StrEnum):
+    """What a comparison compares."""
+
+    PASS_RATIO = "pass_ratio"
+    COST_RATIO = "cost_ratio"
+    TOKENS = "tokens"
+    TURNS = "turns"
+    WALL_S = "wall_s"
+
+
+class ArmPair(NamedTuple):
+    """Which two arms a number compares, in this order."""
+
+    base: str
+    head: str
+
+
+class SignFlip(Struct, kw_only=True):
+    """The exact two-sided sign-flip test; `nonzero` deltas bound its least p at 2 / 2**nonzero."""
+
+    p: float
+    nonzero: int
+
+    @property
+    def can_reach_05(self) -> bool:
+        """Say whether p <= .05 was possible at all (needs six non-zero deltas)."""
+        return self.nonzero >= 6
+
+
+class TaskDelta(Struct, kw_only=True):
+    """One task in both arms. `base_values` and `head_values` hold one number per repeat."""
+
+    task: str
+    base_values: tuple[float, ...]
+    head_values: tuple[float, ...]
+
+    @property
+    def base(self) -> float:
+        """Return the mean over the repeats of the base arm."""
+        return sum(self.base_values) / len(self.base_values)
+
+    @property
+    def head(self) -> float:
+        """Return the mean over the repeats of the head arm."""
+        return sum(self.head_values) / len(self.head_values)
+
+    @property
+    def delta(self) -> float:
+        """Return head minus base."""
+        return self.head - self.base
+
+    @property
+    def collapsed(self) -> bool:
+        """Say whether every head run lies below every base run by a mean drop >= .5, at r >= 3."""
+        enough = min(len(self.base_values), len(self.head_values)) >= 3
+        return enough and max(self.head_values) < min(self.base_values) and self.delta <= -0.5
+
+
+class Comparison(Struct, kw_only=True):
+    """One metric in two arms, paired by task.
+
+    For `cost_ratio`, `base` and `head` are mean dollars per run and `delta` is the geometric
+    ratio head/base (1 means equal); for every other metric `delta` is head minus base.
+    `interval` judges this suite; `generalised` judges tasks like these and is wider.
+    """
+
+    metric: Metric
+    arms: ArmPair
+    tasks: int
+    repeats: int
+    n_pairs: int
+    n_dropped: int
+    base: float
+    head: float
+    delta: float
+    interval: Interval | None = None
+    generalised: Interval | None = None
+    sign_flip: SignFlip | None = None
+    by_task: tuple[TaskDelta, ...] = ()
+
+    @property
+    def total_ratio(self) -> float | None:
+        """Return the ratio of totals head/base, None when the base is zero."""
+        return self.head / self.base if self.base else None
+
+    @property
+    def gain(self) -> float | None:
+        """Return Hake's normalised gain of a pass ratio, None when the base is perfect."""
+        return (self.head - self.base) / (1 - self.base) if self.base < 1 else None
+
+    @property
+    def dropped_share(self) -> float:
+        """Return the share of planned pairs that have no score, in [0, 1]."""
+        planned = self.n_pairs + self.n_dropped
+        return self.n_dropped / planned if planned else 0.0
+
+
+class OnInconclusive(StrEnum):
+    """What an inconclusive verdict does to the exit code."""
+
+    PASS = "pass"
+    FAIL = "fail"
+
+
+class Policy(Struct, kw_only=True, rename="kebab"):
+    """When a change may merge; ratios, not percent. Spelled in JSON as in skillgate.yml."""
+
+    margin: Annotated[float, msgspec.Meta(gt=0, lt=1)] = 0.10
+    max_cost_increase: Annotated[float, msgspec.Meta(ge=0)] = 0.20
+    on_inconclusive: OnInconclusive = OnInconclusive.PASS
+    max_dropped: Ratio = 0.20
+    level: Annotated[float, msgspec.Meta(ge=0.5, lt=1)] = 0.95
+
+
+class Decision(StrEnum):
+    """The word of a verdict, best first; `rank` orders them."""
+
+    MERGE = "merge"
+    NOT_RUN = "not-run"
+    INCONCLUSIVE = "inconclusive"
+    HOLD = "hold"
+    BLOCK = "block"
+
+    @property
+    def rank(self) -> int:
+        """0 for merge up to 4 for block: a gate takes the worst of its skills."""
+        return list(Decision).index(self)
+
+
+class Verdict(Struct, kw_only=True):
+    """A decision and why, in sentences with numbers."""
+
+    decision: Decision
+    reasons: tuple[str, ...] = ()
+
+    def passes(self, policy: Policy) -> bool:
+        """Say whether the gate lets the change through."""
+        if self.decision is Decision.INCONCLUSIVE:
+            return policy.on_inconclusive is OnInconclusive.PASS
+        return self.decision in (Decision.MERGE, Decision.NOT_RUN)
+
+
+# --- reports ----------------------------------------------------------------------
+
+
+class ChangeKind(StrEnum):
+    """What a git range did to a skill."""
+
+    ADDED = "added"
+    CHANGED = "changed"
+    RENAMED = "renamed"
+    DELETED = "deleted"
+
+
+class SkillChange(Struct, kw_only=True, order=True):
+    """One skill folder of a git range; `old_path` only after a rename."""
+
+    path: str
+    kind: ChangeKind
+    old_path: str | None = None
+    files: tuple[str, ...] = ()
+
+
+class Spend(Struct, kw_only=True):
+    """Money: spent for certain, held for calls whose cost nobody knows, and the cap."""
+
+    spent_usd_micros: int = 0
+    held_usd_micros: int = 0
+    cap_usd_micros: int = 0
+    runs: int = 0
+    invalid_runs: int = 0
+    skipped_runs: int = 0
+    reused_runs: int = 0
+
+    def __add__(self, other: Spend) -> Spend:
+        names = [name for name in self.__struct_fields__ if name != "cap_usd_micros"]
+        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
+        return Spend(**sums, cap_usd_micros=max(self.cap_usd_micros, other.cap_usd_micros))
+
+
+class Report(Struct, kw_only=True):
+    """Everything about one skill; every renderer works from this alone."""
+
+    schema: int = SCHEMA_VERSION
+    skill: str
+    change: SkillChange
+    findings: tuple[Finding, ...] = ()
+    weight_base: TokenWeight | None = None
+    weight_head: TokenWeight | None = None
+    plan: Plan | None = None
+    runs: tuple[Run, ...] = ()
+    comparisons: tuple[Comparison, ...] = ()
+    verdict: Verdict
+    spend: Spend = Spend()
+    versions: dict[str, str] = {}
+
+    def comparison(self, metric: Metric) -> Comparison | None:
+        """Return the comparison that the verdict used for this metric."""
+        return next((c for c in self.comparisons if c.metric is metric), None)
+
+
+class GateReport(Struct, kw_only=True):
+    """What `report.json` holds: one report per changed skill and the worst verdict."""
+
+    schema: int = SCHEMA_VERSION
+    base: str
+    head: str
+    reports: tuple[Report, ...] = ()
+    policy: Policy = Policy()
+    fail_on: FailOn = FailOn.ERROR
+    verdict: Verdict
+    spend: Spend = Spend()
+    versions: dict[str, str] = {}
+
+    @property
+    def passes(self) -> bool:
+        """Say whether the gate lets the range through."""
+        return self.verdict.passes(self.policy)
+
+    @property
+    def is_scripted(self) -> bool:
+        """Say whether any number in here comes from the scripted agent."""
+        return any(report.plan is not None and report.plan.is_scripted for report in self.reports)

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+import math
+
+import pytest
+
+from skillgate.core import (
+    Cell,
+    Decision,
+    FailOn,
+    Finding,
+    Grade,
+    GradeKind,
+    Interval,
+    Location,
+    OnInconclusive,
+    Outcome,
+    Plan,
+    Policy,
+    Run,
+    Severity,
+    TaskDelta,
+    Usage,
+    Verdict,
+)
+
+CELL = Cell(task="s/t", arm="head", repeat=0)
+
+
+def finding(line: int, match: str = "/home/x") -> Finding:
+    where = Location(path="a/SKILL.md", line=line, column=2)
+    return Finding(rule="r", severity=Severity.NOTE, scope="spec", message="m", where=where, match=match)
+
+
+def test_a_fingerprint_survives_moved_lines_and_tells_matches_apart() -> None:
+    assert finding(3).fingerprint == finding(30).fingerprint
+    assert finding(3).fingerprint != finding(3, "/home/y").fingerprint
+
+
+def test_fail_on_catches_what_is_as_bad_or_worse() -> None:
+    caught = {limit: [s for s in Severity if limit.catches(s)] for limit in FailOn}
+    assert caught == {
+        FailOn.NONE: [],
+        FailOn.NOTE: [Severity.NOTE, Severity.WARNING, Severity.ERROR],
+        FailOn.WARNING: [Severity.WARNING, Severity.ERROR],
+        FailOn.ERROR: [Severity.ERROR],
+    }
+
+
+def test_usage_adds_up_field_by_field() -> None:
+    one = Usage(
+        requests=1, input=2, output=3, cache_read=4, cache_write=5, usd_micros=6, turns=7, tool_calls=8
+    )
+    assert one + one == Usage(
+        requests=2, input=4, output=6, cache_read=8, cache_write=10, usd_micros=12, turns=14, tool_calls=16
+    )
+    assert one.tokens == 14
+
+
+@pytest.mark.parametrize(
+    ("outcome", "ratio"),
+    [
+        (Outcome.PASSED, 0.5),
+        (Outcome.FAILED, 0.5),
+        (Outcome.LIMIT, 0.5),
+        (Outcome.INVALID, None),
+        (Outcome.SKIPPED, None),
+    ],
+)
+def test_only_scored_outcomes_have_a_pass_ratio(outcome: Outcome, ratio: float | None) -> None:
+    grades = tuple(Grade(grader=str(p), kind=GradeKind.FAIL_TO_PASS, passed=p) for p in (True, False))
+    assert Run(cell=CELL, outcome=outcome, grades=grades).pass_ratio == ratio
+
+
+@pytest.mark.parametrize(("low", "high"), [(0.0, 0.0), (1.0, 0.0), (0.0, math.nan), (-math.inf, 0.0)])
+def test_an_interval_without_width_or_end_does_not_exist(low: float, high: float) -> None:
+    with pytest.raises(ValueError, match="not an interval"):
+        Interval(low=low, high=high, level=0.95, method="m")
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "collapsed"),
+    [
+        ((1.0, 1.0, 1.0), (0.0, 0.5, 0.5), True),
+        ((1.0, 1.0), (0.0, 0.0), False),
+        ((1.0, 1.0, 1.0), (0.75, 0.75, 0.75), False),
+        ((1.0, 1.0, 0.5), (0.0, 0.0, 0.5), False),
+    ],
+)
+def test_a_collapse_needs_three_repeats_separation_and_half_the_score(
+    base: tuple[float, ...], head: tuple[float, ...], collapsed: bool
+) -> None:
+    assert TaskDelta(task="t", base_values=base, head_values=head).collapsed is collapsed
+
+
+def test_which_verdicts_pass() -> None:
+    lenient, strict = Policy(), Policy(on_inconclusive=OnInconclusive.FAIL)
+    passes = {d: (Verdict(decision=d).passes(lenient), Verdict(decision=d).passes(strict)) for d in Decision}
+    assert passes == {
+        Decision.MERGE: (True, True),
+        Decision.NOT_RUN: (True, True),
+        Decision.INCONCLUSIVE: (True, False),
+        Decision.HOLD: (False, False),
+        Decision.BLOCK: (False, False),
+    }
+
+
+def test_a_plan_costs_at_most_its_cap() -> None:
+    plan = Plan(
+        cells=(CELL, Cell(task="s/t", arm="base", repeat=1)),
+        seed=1,
+        agent="scripted",
+        model="m",
+        cap_usd_micros=150,
+        per_run_usd_micros=100,
+        expected_run_usd_micros=10,
+        expected_from="assumed",
+    )
+    assert (plan.arms, plan.tasks, plan.repeats) == (("head", "base"), ("s/t",), 2)
+    assert (plan.worst_case_usd_micros, plan.expected_usd_micros, plan.is_scripted) == (150, 20, True)

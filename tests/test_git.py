@@ -1,0 +1,104 @@
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from skillgate.errors import UsageError
+from skillgate.git import Entry, Repository
+
+WEIRD = 'line\nbreak "quoted" $(touch x) -dash é'
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=t", "-c", "user.email=t@t.invalid", "-c", "commit.gpgsign=false")
+    done = subprocess.run(
+        ["git", "-C", str(folder), *identity, *arguments], capture_output=True, text=True, check=True
+    )
+    return done.stdout.strip()
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    folder = tmp_path / "r"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    (folder / "a.txt").write_text("one\n")
+    (folder / WEIRD).write_text("weird")
+    (folder / "link").symlink_to("a.txt")
+    git(folder, "add", "-A")
+    git(folder, "commit", "-qm", "first")
+    return folder
+
+
+def test_a_tree_has_every_file_whatever_its_name(repository: Path) -> None:
+    asked = Repository(repository)
+    tree = asked.tree(asked.commit("HEAD"))
+    assert sorted(tree) == sorted(["a.txt", "link", WEIRD])
+    assert {name: entry.is_regular for name, entry in tree.items()} == {
+        "a.txt": True,
+        WEIRD: True,
+        "link": False,
+    }
+    assert asked.blobs(tree) == {"a.txt": b"one\n", WEIRD: b"weird", "link": b"a.txt"}
+    assert asked.blobs({}) == {}
+
+
+def test_renames_and_the_merge_base(repository: Path) -> None:
+    asked = Repository(repository)
+    first = asked.commit("main")
+    git(repository, "checkout", "-qb", "topic")
+    git(repository, "mv", "a.txt", "b.txt")
+    git(repository, "commit", "-qm", "second")
+    git(repository, "checkout", "-q", "main")
+    (repository / "c").write_text("c")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "third")
+    assert asked.merge_base("main", "topic") == first
+    assert asked.renames(first, asked.commit("topic")) == {"b.txt": "a.txt"}
+
+
+def test_the_default_base_is_main_or_the_parent(repository: Path) -> None:
+    asked = Repository(repository)
+    with pytest.raises(UsageError, match="no base to compare with"):
+        asked.default_base()
+    (repository / "c").write_text("c")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-qm", "second")
+    assert asked.default_base() == "HEAD~1"
+    git(repository, "checkout", "-qb", "topic", "HEAD~1")
+    assert asked.default_base() == "main"
+
+
+@pytest.mark.parametrize("revision", ["nope", "--help", "-n", "main:a.txt", ""])
+def test_an_unknown_revision_is_named(repository: Path, revision: str) -> None:
+    with pytest.raises(UsageError) as caught:
+        Repository(repository).commit(revision)
+    assert caught.value.message == f"unknown revision `{revision}` in {repository}"
+    assert "Fetch it first" in caught.value.hint
+
+
+def test_what_is_no_repository_is_named(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="not a git repository"):
+        Repository(tmp_path)
+    with pytest.raises(UsageError, match="no such folder"):
+        Repository(tmp_path / "nowhere")
+
+
+def test_without_a_common_ancestor_the_hint_says_how_to_fetch(repository: Path) -> None:
+    git(repository, "checkout", "-q", "--orphan", "other")
+    git(repository, "commit", "-qm", "alone")
+    with pytest.raises(UsageError) as caught:
+        Repository(repository).merge_base("main", "other")
+    assert "fetch-depth: 0" in caught.value.hint
+
+
+def test_a_missing_object_is_an_error_not_an_empty_file(repository: Path) -> None:
+    with pytest.raises(UsageError, match="is missing"):
+        Repository(repository).blobs({"x": Entry("100644", "0" * 40, 1)})
+
+
+def test_the_prefix_is_where_the_folder_lies(repository: Path) -> None:
+    (repository / "skills" / "x").mkdir(parents=True)
+    assert [Repository(f).prefix() for f in (repository, repository / "skills" / "x")] == [".", "skills/x"]
