@@ -7,6 +7,7 @@ and kept in micro-dollars. `schema()` exports the JSON Schema for editors.
 from __future__ import annotations
 
 import fnmatch
+import math
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -42,6 +43,10 @@ class RunConfig(Struct, kw_only=True, rename="kebab"):
     script: str | None = None
     workers: Count = 2
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        if not all(map(math.isfinite, (self.budget_usd, self.per_run_usd, self.timeout_s))):
+            raise ValueError("amounts and times are finite numbers")
 
     @property
     def cap_usd_micros(self) -> int:

@@ -38,17 +38,21 @@ def usd(micros: int) -> float:
 # --- findings ---------------------------------------------------------------------
 
 
-class Severity(StrEnum):
-    """How bad a finding is; `rank` orders them."""
+class Ranked(StrEnum):
+    """An enum whose members are listed from the best to the worst."""
+
+    @property
+    def rank(self) -> int:
+        """Return the place in the list, 0 for the best."""
+        return list(type(self)).index(self)
+
+
+class Severity(Ranked):
+    """How bad a finding is."""
 
     NOTE = "note"
     WARNING = "warning"
     ERROR = "error"
-
-    @property
-    def rank(self) -> int:
-        """0 for a note, 1 for a warning, 2 for an error."""
-        return list(Severity).index(self)
 
 
 class FailOn(StrEnum):
@@ -383,19 +387,14 @@ class Policy(Struct, kw_only=True, rename="kebab"):
     level: Annotated[float, msgspec.Meta(ge=0.5, lt=1)] = 0.95
 
 
-class Decision(StrEnum):
-    """The word of a verdict, best first; `rank` orders them."""
+class Decision(Ranked):
+    """The word of a verdict; a gate takes the worst of its skills."""
 
     MERGE = "merge"
     NOT_RUN = "not-run"
     INCONCLUSIVE = "inconclusive"
     HOLD = "hold"
     BLOCK = "block"
-
-    @property
-    def rank(self) -> int:
-        """0 for merge up to 4 for block: a gate takes the worst of its skills."""
-        return list(Decision).index(self)
 
 
 class Verdict(Struct, kw_only=True):

@@ -57,6 +57,8 @@ def test_every_key_is_optional() -> None:
         ("run:\n  repeats: 0", "skillgate.yml:2: `run.repeats`: expected `int` >= 1"),
         ("policy:\n  margin: 10", "skillgate.yml:2: `policy.margin`: expected `float` < 1.0"),
         ("run: {sandbox: podman}", "skillgate.yml:1: `run.sandbox`: invalid enum value 'podman'"),
+        ("run:\n  budget-usd: .inf", "skillgate.yml:2: `run`: amounts and times are finite numbers"),
+        ("run:\n  per-run-usd: .inf", "skillgate.yml:2: `run`: amounts and times are finite numbers"),
         ("version: 2", "skillgate.yml:1: `version`: invalid enum value 2"),
     ],
 )

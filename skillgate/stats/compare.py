@@ -128,10 +128,15 @@ def _judge_scores(plain: Comparison, level: float, seed: int) -> Comparison:
     p, nonzero = sign_flip(deltas)
     return replace(
         plain,
-        interval=_if_repeated(_base_rows(plain), _head_rows(plain), level, seed),
-        generalised=plus2_interval(deltas, 1.0 if binary else 0.6, level),
+        interval=_within_scores(_if_repeated(_base_rows(plain), _head_rows(plain), level, seed)),
+        generalised=_within_scores(plus2_interval(deltas, 1.0 if binary else 0.6, level)),
         sign_flip=SignFlip(p=p, nonzero=nonzero),
     )
+
+
+def _within_scores(found: Interval | None) -> Interval | None:
+    """Cut an interval to what a difference of pass ratios can be."""
+    return found and replace(found, low=max(found.low, -1.0), high=min(found.high, 1.0))
 
 
 def _judge_cost(plain: Comparison, level: float, seed: int) -> Comparison | None:

@@ -97,11 +97,21 @@ def test_pass_ratio_in_full():
 
 
 def test_generalised_interval_knows_binary_scores():
-    binary = judge(both("s/a", [4, 0], [4, 4]) + both("s/b", [0, 0], [4, 0]))[Metric.PASS_RATIO]
-    shares = judge(both("s/a", [4, 1], [4, 4]) + both("s/b", [0, 0], [3, 0]))[Metric.PASS_RATIO]
+    tasks = [f"s/{letter}" for letter in "abcdef"]
+    binary = judge([run for task in tasks for run in both(task, [4, 0], [4, 4])])[Metric.PASS_RATIO]
+    shares = judge([run for task in tasks for run in both(task, [4, 1], [4, 4])])[Metric.PASS_RATIO]
 
-    assert binary.generalised == plus2_interval([0.5, 0.5], c=1.0)
-    assert shares.generalised == plus2_interval([0.375, 0.375], c=0.6)
+    assert binary.generalised == plus2_interval([0.5] * 6, c=1.0)
+    assert shares.generalised == plus2_interval([0.375] * 6, c=0.6)
+
+
+def test_an_interval_of_pass_ratios_stays_within_what_they_can_be():
+    found = judge(both("s/a", [0, 4], [4, 4]))[Metric.PASS_RATIO]
+
+    assert found.interval is not None
+    assert found.generalised is not None
+    assert (found.interval.low, found.interval.high) == (-1, 1)
+    assert (found.generalised.low, found.generalised.high) == (-1, 1)
 
 
 def test_cost_in_dollars_and_as_geometric_ratio():

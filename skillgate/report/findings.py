@@ -1,0 +1,99 @@
+"""Findings -> what `lint` prints: text with the source line and a caret, or JSON."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from skillgate.core import SCHEMA_VERSION, Finding
+from skillgate.report.escape import clean
+from skillgate.report.json import write
+from skillgate.report.wording import tally
+
+MAX_LINE = 110
+_LEAD = 40
+_TAB = 4
+
+
+def render_text(findings: Sequence[Finding], sources: Mapping[str, str]) -> str:
+    """Write each finding with its source line where `sources` (path -> text) has it, and a summary."""
+    lines = {path: _lines(text) for path, text in sources.items()}
+    blocks = [_finding(finding, lines.get(finding.where.path, [])) for finding in findings]
+    return "\n".join([*blocks, _summary(findings)]) + "\n"
+
+
+def render_json(findings: Sequence[Finding], skills: int) -> str:
+    """Write the findings and how many skills were linted; field names are those of the types."""
+    return write({"schema": SCHEMA_VERSION, "skills": skills, "findings": findings})
+
+
+def _lines(text: str) -> list[str]:
+    """Split as CommonMark does; a byte order mark is no column."""
+    return re.split(r"\r\n|\n|\r", text.removeprefix("\ufeff"))
+
+
+def _summary(findings: Sequence[Finding]) -> str:
+    if not findings:
+        return "No findings."
+    files = len({finding.where.path for finding in findings})
+    return f"{tally(findings)} in {files} file{'' if files == 1 else 's'}."
+
+
+def _finding(finding: Finding, lines: list[str]) -> str:
+    where = finding.where
+    shown = [f"{clean(str(where))}: {finding.severity}: {clean(finding.message)} [{clean(finding.rule)}]"]
+    if 0 < where.line <= len(lines):
+        shown += _excerpt(where.line, where.column, lines[where.line - 1], finding.match)
+    shown += [f"  {name}: {clean(text)}" for name, text in _remarks(finding) if text]
+    return "\n".join([*shown, ""])
+
+
+def _remarks(finding: Finding) -> Iterable[tuple[str, str]]:
+    return ("hint", finding.hint), ("evidence", finding.evidence)
+
+
+def _excerpt(number: int, column: int, line: str, match: str) -> list[str]:
+    """Return the line and a caret under `column`, however wide the characters before it are."""
+    start = min(column - 1, len(line))
+    matched = _lines(match)[0]
+    length = len(matched) if matched and line.startswith(matched, start) else 1
+    first = max(0, start - _LEAD) if len(line) > MAX_LINE else 0
+    window = line[first : first + MAX_LINE]
+    before = _layout(window[: start - first])
+    marked = _layout(window[start - first : start - first + length], before.width)
+    rest = _layout(window[start - first + length :], before.width + marked.width)
+    cut = "…" if first else ""
+    gutter = f"{number:>5} | "
+    source = (
+        f"{gutter}{cut}{before.text}{marked.text}{rest.text}{'…' if first + MAX_LINE < len(line) else ''}"
+    )
+    caret = " " * (len(gutter) - 2) + "| " + " " * (len(cut) + before.width) + "^" + "~" * (marked.width - 1)
+    return [source.rstrip(), caret]
+
+
+class _Layout(NamedTuple):
+    text: str
+    width: int
+
+
+def _layout(text: str, start: int = 0) -> _Layout:
+    """Expand tabs, spell invisible characters out, and count the cells this takes."""
+    shown, width = "", 0
+    for character in text:
+        if character == "\t":
+            piece = " " * (_TAB - (start + width) % _TAB)
+        elif character.isprintable():
+            piece = character
+        else:
+            piece = f"<U+{ord(character):04X}>"
+        shown += piece
+        width += sum(_cells(part) for part in piece)
+    return _Layout(shown, width)
+
+
+def _cells(character: str) -> int:
+    if unicodedata.category(character) in ("Mn", "Me"):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1

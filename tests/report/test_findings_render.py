@@ -1,0 +1,104 @@
+"""What `lint` prints: the caret under the exact character, the summary, the JSON."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from skillgate.core import Finding, Location, Severity
+from skillgate.report.findings import render_json, render_text
+
+PATH = "skills/x/SKILL.md"
+
+
+def finding(line: int = 1, column: int = 1, match: str = "", **fields: object) -> Finding:
+    values = {
+        "rule": "hardcoded-path",
+        "severity": Severity.WARNING,
+        "scope": "evidence",
+        "message": "a fixed path",
+    }
+    return Finding(**(values | fields), where=Location(path=PATH, line=line, column=column), match=match)
+
+
+def excerpt(text: str, line: int, column: int, match: str = "") -> list[str]:
+    """Return source line and caret, without what frames them."""
+    lines = render_text([finding(line, column, match)], {PATH: text}).split("\n")
+    return [shown[8:] for shown in lines[1:3]]
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "column", "match", "expected"),
+    [
+        ("one\nwrite to /tmp/x now\n", 2, 10, "/tmp/x", ["write to /tmp/x now", "         ^~~~~~"]),
+        ("one\r\nab /tmp\r\n", 2, 4, "/tmp", ["ab /tmp", "   ^~~~"]),
+        ("one\rab /tmp\r", 2, 4, "/tmp", ["ab /tmp", "   ^~~~"]),
+        ("\ufeff---\n", 1, 1, "---", ["---", "^~~"]),
+        ("\tx\ty", 1, 4, "y", ["    x   y", "        ^"]),
+        ("a\tb", 1, 2, "\t", ["a   b", " ^~~"]),
+        ("漢字 x", 1, 4, "x", ["漢字 x", "     ^"]),
+        ("e\u0301 x", 1, 4, "x", ["e\u0301 x", "  ^"]),
+        ("a\u200bb", 1, 2, "\u200b", ["a<U+200B>b", " ^~~~~~~~"]),
+        ("a\x1b[31mb", 1, 8, "", ["a<U+001B>[31mb", "              ^"]),
+        ("two\nlines", 1, 1, "two\nlines", ["two", "^~~"]),
+        ("short", 1, 99, "", ["short", "     ^"]),
+        ("other text", 1, 1, "not here", ["other text", "^"]),
+        ("\n\n", 2, 1, "", ["", "^"]),
+    ],
+)
+def test_caret(text: str, line: int, column: int, match: str, expected: list[str]) -> None:
+    assert excerpt(text, line, column, match) == expected
+
+
+def test_a_long_line_is_shown_around_the_caret() -> None:
+    source, caret = excerpt("a" * 300 + "HERE" + "b" * 300, 1, 301, "HERE")
+    assert source == "…" + "a" * 40 + "HERE" + "b" * 66 + "…"
+    assert caret == " " * 41 + "^~~~"
+
+
+def test_whole_text() -> None:
+    found = [
+        finding(3, 7, "/tmp/x", hint="Leave the path to the task.", evidence="arXiv 2603.15401"),
+        finding(9, 1, severity=Severity.ERROR, message="not\nin the \x1b[31msource", rule="r"),
+        Finding(
+            rule="n", severity=Severity.NOTE, scope="s", message="m", where=Location(path="other/SKILL.md")
+        ),
+    ]
+    assert render_text(found, {PATH: "---\n---\nWrite /tmp/x\n"}) == (
+        "skills/x/SKILL.md:3:7: warning: a fixed path [hardcoded-path]\n"
+        "    3 | Write /tmp/x\n"
+        "      |       ^~~~~~\n"
+        "  hint: Leave the path to the task.\n"
+        "  evidence: arXiv 2603.15401\n"
+        "\n"
+        "skills/x/SKILL.md:9:1: error: not in the [31msource [r]\n"
+        "\n"
+        "other/SKILL.md:1:1: note: m [n]\n"
+        "\n"
+        "1 error, 1 warning, 1 note in 2 files.\n"
+    )
+
+
+def test_nothing_found() -> None:
+    assert render_text([], {}) == "No findings.\n"
+    assert json.loads(render_json([], 3)) == {"schema": 1, "skills": 3, "findings": []}
+
+
+def test_json_has_the_names_of_the_types() -> None:
+    assert json.loads(render_json([finding(3, 7, "/tmp/x")], 1)) == {
+        "schema": 1,
+        "skills": 1,
+        "findings": [
+            {
+                "rule": "hardcoded-path",
+                "severity": "warning",
+                "scope": "evidence",
+                "message": "a fixed path",
+                "where": {"path": PATH, "line": 3, "column": 7},
+                "hint": "",
+                "evidence": "",
+                "match": "/tmp/x",
+            }
+        ],
+    }
