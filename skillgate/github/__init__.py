@@ -1,0 +1,1 @@
+"""One GitHub event: what may run for it, and how its result is published."""
