@@ -1,0 +1,149 @@
+"""The record of every attempt in one SQLite file, one transaction each.
+
+An attempt is written before it starts, with the money it holds, and again when it has ended.
+What is complete is never run again; what was cut keeps its hold, since nobody knows what
+it cost. A file lock keeps a second process out while a gate is running.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import TracebackType
+from typing import IO, NamedTuple
+
+import msgspec
+
+from skillgate.core import Cell, Run
+from skillgate.errors import PrerequisiteError, UsageError
+
+FILE_NAME = "journal.sqlite"
+_SCHEMA_VERSION = 1
+_SCHEMA = """
+CREATE TABLE gates (
+  id INTEGER PRIMARY KEY, key TEXT NOT NULL, started TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
+);
+CREATE TABLE attempts (
+  id INTEGER PRIMARY KEY, gate INTEGER NOT NULL REFERENCES gates, evaluation TEXT NOT NULL,
+  task TEXT NOT NULL, arm TEXT NOT NULL, repeat INTEGER NOT NULL,
+  held_usd_micros INTEGER NOT NULL, used_usd_micros INTEGER, final INTEGER NOT NULL DEFAULT 0, run BLOB
+);
+CREATE UNIQUE INDEX one_final_run ON attempts (gate, evaluation, task, arm, repeat) WHERE final;
+"""
+
+
+class Sums(NamedTuple):
+    """The money of a gate so far: settled, and lost in attempts that never ended."""
+
+    spent_usd_micros: int
+    lost_usd_micros: int
+
+
+class Journal:
+    """One journal file, open for one gate."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self._path = path
+        self._lock = threading.Lock()
+        self._file_lock = _lock_file(path)
+        try:
+            self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self._prepare()
+        except sqlite3.DatabaseError as problem:
+            self._file_lock.close()
+            raise UsageError(
+                f"{path}: not a journal of skillgate ({problem})", "Choose another --out."
+            ) from None
+        self._gate = 0
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, tb: TracebackType | None
+    ) -> None:
+        self._db.close()
+        self._file_lock.close()
+
+    def open_gate(self, key: str, *, resume: bool) -> bool:
+        """Start a gate, or continue the latest with the same key; say whether it continues one."""
+        row = self._db.execute(
+            "SELECT id FROM gates WHERE key = ? ORDER BY id DESC LIMIT 1", (key,)
+        ).fetchone()
+        if resume and row:
+            self._gate = row[0]
+            return True
+        with self._writing() as db:
+            self._gate = int(db.execute("INSERT INTO gates (key) VALUES (?)", (key,)).lastrowid or 0)
+        return False
+
+    def sums(self) -> Sums:
+        """Return the money of this gate, from all its attempts."""
+        query = (
+            "SELECT COALESCE(SUM(used_usd_micros), 0),"
+            " COALESCE(SUM(CASE WHEN used_usd_micros IS NULL THEN held_usd_micros END), 0)"
+            " FROM attempts WHERE gate = ?"
+        )
+        return Sums(*self._db.execute(query, (self._gate,)).fetchone())
+
+    def finished(self, evaluation: str) -> dict[Cell, Run]:
+        """Return the final runs of an evaluation of this gate."""
+        query = "SELECT run FROM attempts WHERE gate = ? AND evaluation = ? AND final"
+        rows = self._db.execute(query, (self._gate, evaluation)).fetchall()
+        runs = [msgspec.json.decode(blob, type=Run) for (blob,) in rows]
+        return {run.cell: run for run in runs}
+
+    def begin(self, evaluation: str, cell: Cell, held_usd_micros: int) -> int:
+        """Write that an attempt starts, before it does; return its id."""
+        values = (self._gate, evaluation, cell.task, cell.arm, cell.repeat, held_usd_micros)
+        with self._writing() as db:
+            columns = "gate, evaluation, task, arm, repeat, held_usd_micros"
+            cursor = db.execute(f"INSERT INTO attempts ({columns}) VALUES (?, ?, ?, ?, ?, ?)", values)  # noqa: S608
+            return int(cursor.lastrowid or 0)
+
+    def end(self, attempt: int, run: Run, *, cost_known: bool) -> None:
+        """Write how an attempt ended; only a scored run is final, the rest is tried again on resume."""
+        used = run.usage.usd_micros if cost_known else None
+        with self._writing() as db:
+            db.execute(
+                "UPDATE attempts SET used_usd_micros = ?, final = ?, run = ? WHERE id = ?",
+                (used, run.outcome.is_scored, msgspec.json.encode(run), attempt),
+            )
+
+    @contextmanager
+    def _writing(self) -> Iterator[sqlite3.Connection]:
+        with self._lock:
+            try:
+                self._db.execute("BEGIN IMMEDIATE")
+                yield self._db
+                self._db.execute("COMMIT")
+            except sqlite3.OperationalError as problem:
+                hint = "Free some space, then run the same command with --resume: nothing finished is lost."
+                message = f"{self._path}: the journal cannot be written ({problem})"
+                raise PrerequisiteError(message, hint) from None
+            finally:
+                if self._db.in_transaction:
+                    self._db.execute("ROLLBACK")
+
+    def _prepare(self) -> None:
+        version = self._db.execute("PRAGMA user_version").fetchone()[0]
+        if version == 0:
+            self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
+        elif version != _SCHEMA_VERSION:
+            raise sqlite3.DatabaseError(f"version {version} of its format")
+
+
+def _lock_file(path: Path) -> IO[bytes]:
+    handle = path.with_suffix(".lock").open("ab")
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        handle.close()
+        hint = "Wait for it, or choose another --out."
+        raise UsageError(f"{path}: another skillgate is using this journal", hint) from None
+    return handle

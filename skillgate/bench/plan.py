@@ -1,0 +1,68 @@
+"""Tasks, arms and money -> the cells in the order they start. Pure.
+
+Repeat by repeat, tasks shuffled, the arms of one task side by side: whatever stops the work
+early has run whole pairs, and the arms share the same minutes.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+
+from skillgate.core import Cell, Plan, usd
+from skillgate.errors import PrerequisiteError
+
+ASSUMED_SHARE = 10
+"""Without a history a run is assumed to cost this part of `per-run-usd`."""
+
+
+def make_plan(
+    tasks: Sequence[str],
+    arms: Sequence[str],
+    *,
+    repeats: int,
+    seed: int,
+    agent: str,
+    model: str,
+    cap_usd_micros: int,
+    per_run_usd_micros: int,
+) -> Plan:
+    """Plan at most `repeats` repeats of every task in every arm, as many as the cap should pay.
+
+    Raises: PrerequisiteError when the cap cannot pay for one repeat.
+    """
+    expected = max(1, per_run_usd_micros // ASSUMED_SHARE)
+    fitting = affordable_repeats(len(tasks) * len(arms), cap_usd_micros, per_run_usd_micros)
+    if fitting < 1:
+        need = max(len(tasks) * len(arms) * expected, per_run_usd_micros)
+        raise PrerequisiteError(
+            f"${usd(cap_usd_micros):.2f} cannot pay one repeat of {len(tasks)} tasks in {len(arms)} arms",
+            f"Set run.budget-usd to at least {usd(need):.2f}, or lower run.per-run-usd.",
+        )
+    return Plan(
+        cells=_cells(tasks, arms, min(repeats, fitting), seed),
+        seed=seed,
+        agent=agent,
+        model=model,
+        cap_usd_micros=cap_usd_micros,
+        per_run_usd_micros=per_run_usd_micros,
+        expected_run_usd_micros=expected,
+        expected_from=f"assumed: per-run-usd / {ASSUMED_SHARE}",
+    )
+
+
+def affordable_repeats(cells_per_repeat: int, cap_usd_micros: int, per_run_usd_micros: int) -> int:
+    """Return how many repeats the cap should pay; the last run needs its whole reservation."""
+    expected = max(1, per_run_usd_micros // ASSUMED_SHARE)
+    if cells_per_repeat == 0 or cap_usd_micros < per_run_usd_micros:
+        return 0
+    return cap_usd_micros // (expected * cells_per_repeat)
+
+
+def _cells(tasks: Sequence[str], arms: Sequence[str], repeats: int, seed: int) -> tuple[Cell, ...]:
+    rng = random.Random(seed)  # noqa: S311 - an order, not a secret
+    cells = []
+    for repeat in range(repeats):
+        for task in rng.sample(sorted(tasks), len(tasks)):
+            cells += [Cell(task=task, arm=arm, repeat=repeat) for arm in rng.sample(list(arms), len(arms))]
+    return tuple(cells)

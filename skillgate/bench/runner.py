@@ -1,0 +1,237 @@
+"""Plan -> runs: cells in parallel, money reserved before and settled after each attempt.
+
+Nothing is raised across here from inside a run: it becomes an outcome and a reason by the
+table in `failure`. Every attempt is in the journal before it starts and after it has ended.
+"""
+
+from __future__ import annotations
+
+import errno
+import time
+from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+from skillgate.bench.agents.scripted import Agent, AgentResult, Job, folder_name
+from skillgate.bench.failure import Failure, ruling
+from skillgate.bench.grade import grade
+from skillgate.bench.journal import Journal
+from skillgate.bench.meter.ledger import Ledger
+from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure
+from skillgate.bench.suite import Suite, Task
+from skillgate.bench.workspace import Workspace
+from skillgate.core import Cell, Grade, Outcome, Plan, Run, Usage
+from skillgate.errors import Interrupted
+from skillgate.skill import Skill
+
+MAX_ATTEMPTS = 3
+MAX_REASON = 400
+SKIPPED_REASON = "not started: the rest of the budget could not pay for it"
+
+
+class Progress(Protocol):
+    """Who watches; called from the main thread only."""
+
+    def start(self, label: str, total: int, done: int) -> None:
+        """Say that an evaluation of `total` cells starts, `done` of them known already."""
+
+    def finish_run(self, run: Run, ledger: Ledger) -> None:
+        """Say that a run has ended."""
+
+    def note(self, message: str) -> None:
+        """Tell something worth a line."""
+
+
+class Quiet:
+    """The silent progress."""
+
+    def start(self, label: str, total: int, done: int) -> None:
+        """Say nothing."""
+
+    def finish_run(self, run: Run, ledger: Ledger) -> None:
+        """Say nothing."""
+
+    def note(self, message: str) -> None:
+        """Say nothing."""
+
+
+class Evaluation(NamedTuple):
+    """One skill's paired run: its key in the journal, the plan, and what the cells need."""
+
+    key: str
+    label: str
+    plan: Plan
+    tasks: Mapping[str, tuple[Suite, Task]]
+    skills: Mapping[str, Skill | None]
+    agent: Agent
+    sandbox: Sandbox
+
+
+class Bench(NamedTuple):
+    """What all evaluations of one gate share."""
+
+    journal: Journal
+    ledger: Ledger
+    progress: Progress
+    workers: int = 2
+    backoff_s: float = 1.0
+    scratch: Path | None = None
+
+
+def execute(evaluation: Evaluation, bench: Bench) -> tuple[Run, ...]:
+    """Run every cell that is not finished; return all runs in the order of the plan.
+
+    Raises: Interrupted on Ctrl-C, after the runs in flight have ended; PrerequisiteError
+    when the journal cannot be written.
+    """
+    runs = {
+        c: r for c, r in bench.journal.finished(evaluation.key).items() if c in set(evaluation.plan.cells)
+    }
+    bench.progress.start(evaluation.label, len(evaluation.plan.cells), len(runs))
+    waiting = [cell for cell in evaluation.plan.cells if cell not in runs]
+    for run in _run_all(waiting, evaluation, bench):
+        runs[run.cell] = run
+    return tuple(runs.get(cell, _skipped(cell)) for cell in evaluation.plan.cells)
+
+
+def _skipped(cell: Cell) -> Run:
+    return Run(cell=cell, outcome=Outcome.SKIPPED, reason=SKIPPED_REASON)
+
+
+def _run_all(cells: list[Cell], evaluation: Evaluation, bench: Bench) -> list[Run]:
+    """Start cells in order while the ledger can pay; stop starting at the first it never can."""
+    done: list[Run] = []
+    pending: set[Future[Run]] = set()
+    hold = evaluation.plan.per_run_usd_micros
+    with ThreadPoolExecutor(bench.workers) as pool:
+        try:
+            for cell in cells:
+                while len(pending) >= bench.workers or (pending and not _can_pay(bench.ledger, hold)):
+                    pending = _collect(pending, done, bench)
+                if not bench.ledger.reserve(hold):
+                    break
+                pending.add(pool.submit(_run_cell, cell, evaluation, bench))
+            while pending:
+                pending = _collect(pending, done, bench)
+        except KeyboardInterrupt:
+            bench.progress.note(f"stopping: {len(pending)} runs in flight may end; Ctrl-C again kills them")
+            _let_end(pending, evaluation.sandbox)
+            hint = "Run the same command with --resume to continue."
+            raise Interrupted("interrupted; every finished run is in the journal", hint) from None
+    return done
+
+
+def _let_end(pending: set[Future[Run]], sandbox: Sandbox) -> None:
+    try:
+        wait(pending)
+    except KeyboardInterrupt:
+        sandbox.interrupt()
+
+
+def _can_pay(ledger: Ledger, usd_micros: int) -> bool:
+    return ledger.spent_usd_micros + ledger.held_usd_micros + usd_micros <= ledger.cap_usd_micros
+
+
+def _collect(pending: set[Future[Run]], done: list[Run], bench: Bench) -> set[Future[Run]]:
+    ended, rest = wait(pending, return_when=FIRST_COMPLETED)
+    for future in ended:
+        done.append(future.result())
+        bench.progress.finish_run(done[-1], bench.ledger)
+    return rest
+
+
+def _run_cell(cell: Cell, evaluation: Evaluation, bench: Bench) -> Run:
+    """Try a cell, its first reservation made already, until it is scored or given up."""
+    hold = evaluation.plan.per_run_usd_micros
+    for attempt in range(1, MAX_ATTEMPTS + 1):
+        number = bench.journal.begin(evaluation.key, cell, hold)
+        run, failure, cost_known = _attempt(cell, evaluation, bench)
+        if cost_known:
+            bench.ledger.settle(hold, run.usage.usd_micros)
+        else:
+            bench.ledger.lose(hold)
+        bench.journal.end(number, run, cost_known=cost_known)
+        retry = failure is not None and ruling(failure).retry and attempt < MAX_ATTEMPTS
+        if not retry or not bench.ledger.reserve(hold):
+            break
+        time.sleep(bench.backoff_s * 4 ** (attempt - 1))
+    return run
+
+
+def _attempt(cell: Cell, evaluation: Evaluation, bench: Bench) -> tuple[Run, Failure | None, bool]:
+    """Execute a cell once: sandbox, agent, graders. Whatever breaks becomes an outcome.
+
+    Returns: the run, what failed, and whether its cost is known (not when the agent was lost).
+    """
+    suite, task = evaluation.tasks[cell.task]
+    started = time.monotonic()
+    result: AgentResult | None = None
+    try:
+        with Workspace.create(suite, bench.scratch) as workspace:
+            result, changed = _run_agent(cell, task, workspace, evaluation)
+            failure = result.failure
+            if failure is not None and ruling(failure).outcome is Outcome.INVALID:
+                return _broken(cell, result, failure, result.detail), failure, True
+            grades = _grade(suite, task, workspace, evaluation.sandbox)
+    except Exception as problem:  # noqa: BLE001 - the one boundary: what we do not know is INVALID
+        failure, detail = _classify(problem)
+        return _broken(cell, result, failure, detail), failure, result is not None
+    run = Run(
+        cell=cell,
+        outcome=_outcome(failure, grades),
+        grades=grades,
+        usage=result.usage,
+        wall_s=round(time.monotonic() - started, 3),
+        reason=_reason(failure, result.detail),
+        skill_used=result.skill_used,
+        changed_files=changed,
+    )
+    return run, failure, True
+
+
+def _classify(problem: Exception) -> tuple[Failure, str]:
+    if isinstance(problem, SandboxFailure):
+        return problem.kind, problem.detail
+    if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Failure.DISK_FULL, str(problem)
+    return Failure.UNKNOWN, f"{type(problem).__name__}: {problem}"
+
+
+def _run_agent(
+    cell: Cell, task: Task, workspace: Workspace, evaluation: Evaluation
+) -> tuple[AgentResult, tuple[str, ...]]:
+    skill = evaluation.skills[cell.arm]
+    if skill is not None:
+        workspace.install_skill(folder_name(skill), skill.files)
+    before = workspace.snapshot()
+    with evaluation.sandbox.session(workspace, Phase.AGENT, task.limits) as session:
+        plan = evaluation.plan
+        job = Job(cell, task, workspace, session, skill, plan.seed, plan.per_run_usd_micros)
+        result = evaluation.agent.run(job)
+    return result, workspace.changed_since(before)
+
+
+def _grade(suite: Suite, task: Task, workspace: Workspace, sandbox: Sandbox) -> tuple[Grade, ...]:
+    """Grade after the agent has ended: protected files back, held-out tests in, a new session."""
+    workspace.restore_protected(task, suite)
+    workspace.add_tests(task, suite)
+    with sandbox.session(workspace, Phase.GRADE, task.limits) as session:
+        return grade(task, workspace, session)
+
+
+def _outcome(failure: Failure | None, grades: tuple[Grade, ...]) -> Outcome:
+    decided = ruling(failure).outcome if failure is not None else None
+    if decided is not None:
+        return decided
+    return Outcome.PASSED if all(grade.passed for grade in grades) else Outcome.FAILED
+
+
+def _reason(failure: Failure | None, detail: str) -> str:
+    sentence = ruling(failure).sentence if failure is not None else ""
+    return ": ".join(filter(None, (sentence, detail)))[:MAX_REASON]
+
+
+def _broken(cell: Cell, result: AgentResult | None, failure: Failure, detail: str) -> Run:
+    usage = result.usage if result is not None else Usage()
+    return Run(cell=cell, outcome=Outcome.INVALID, reason=_reason(failure, detail), usage=usage)

@@ -1,0 +1,281 @@
+"""Where commands of an agent or a grader run: the protocol, and `local`, which isolates nothing.
+
+A session runs commands one after the other in the same workspace. Whatever a command starts
+ends with it. Trouble of the machine itself is a SandboxFailure, never a result.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import selectors
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from skillgate.bench.failure import Failure
+from skillgate.bench.suite import Limits, Suite
+from skillgate.core import Struct
+
+if TYPE_CHECKING:  # the workspace raises SandboxFailure, so it imports this module
+    from skillgate.bench.workspace import Workspace
+
+OUTPUT_LIMIT = 64 * 1024
+KILLED = 128 + signal.SIGKILL
+_HALF = OUTPUT_LIMIT // 2 - 40
+_TICK_S = 0.05
+_SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+
+
+class Phase(StrEnum):
+    """Who is at work; only graders see the held-out tests."""
+
+    AGENT = "agent"
+    GRADE = "grade"
+
+
+class CommandResult(Struct, kw_only=True):
+    """How a command ended. `output` is stdout and stderr as they came, its middle left out beyond 64 KiB."""
+
+    exit_code: int
+    output: str
+    wall_s: float
+    timed_out: bool = False
+    oom_killed: bool = False
+
+
+class SandboxFailure(Exception):
+    """The sandbox, not the command, failed; the runner looks `kind` up in the failure table."""
+
+    def __init__(self, kind: Failure, detail: str) -> None:
+        super().__init__(f"{kind}: {detail}")
+        self.kind = kind
+        self.detail = detail
+
+
+class Session(Protocol):
+    """An open sandbox."""
+
+    def run(self, command: str, timeout_s: float) -> CommandResult:
+        """Run `sh -c command` in the workspace. Raises: SandboxFailure."""
+
+
+class Sandbox(Protocol):
+    """A kind of sandbox; safe to use from several threads."""
+
+    @property
+    def name(self) -> str:
+        """Return `local` or `docker`."""
+
+    @property
+    def isolates(self) -> bool:
+        """Say whether commands of a model's choice may run in it."""
+
+    def require(self, suite: Suite) -> None:
+        """Look for what the suite's commands need. Raises: PrerequisiteError."""
+
+    def session(self, workspace: Workspace, phase: Phase, limits: Limits) -> AbstractContextManager[Session]:
+        """Open a fresh sandbox on the workspace. Raises: SandboxFailure."""
+
+    def describe(self) -> dict[str, str]:
+        """Return what identifies this environment, for the report's `versions`."""
+
+    def interrupt(self) -> None:
+        """End what runs in every session, from any thread; they raise INTERRUPTED from now on."""
+
+
+class Capture:
+    """The head and the tail of an output of any length, in bounded memory."""
+
+    def __init__(self) -> None:
+        self._head = bytearray()
+        self._tail = bytearray()
+        self._size = 0
+
+    def add(self, chunk: bytes) -> None:
+        """Take the next bytes."""
+        self._size += len(chunk)
+        room = _HALF - len(self._head)
+        self._head += chunk[:room]
+        self._tail += chunk[room:]
+        del self._tail[:-_HALF]
+
+    def text(self) -> str:
+        """Return what was kept, with a line that says how much was not."""
+        left_out = self._size - len(self._head) - len(self._tail)
+        gap = f"\n[{left_out} bytes left out]\n".encode() if left_out else b""
+        return bytes(self._head + gap + self._tail).decode("utf-8", "replace")
+
+
+def environment(*, path: str, home: str, temp: str, tests: str, results: str, phase: Phase) -> dict[str, str]:
+    """Return the whole environment of a command: nothing of the host's is in it."""
+    names = {
+        "PATH": path,
+        "HOME": home,
+        "TMPDIR": temp,
+        "LANG": "C.UTF-8",
+        "TZ": "UTC",
+        "PYTHONDONTWRITEBYTECODE": "1",
+    }
+    return names | ({"TESTS": tests, "RESULTS": results} if phase is Phase.GRADE else {})
+
+
+def failure_of(problem: OSError) -> SandboxFailure:
+    """Turn an error of the host's files or processes into a failure."""
+    full = problem.errno in (errno.ENOSPC, errno.EDQUOT)
+    return SandboxFailure(Failure.DISK_FULL if full else Failure.SANDBOX_START, str(problem))
+
+
+def local_sandbox(python_bin: Path) -> Sandbox:
+    """Return the sandbox that runs commands as plain processes of this user.
+
+    It gives a clean environment and ends what it started, but hides neither files nor network
+    and limits neither memory nor CPU. Only a process that left its process group *and* wiped
+    its environment (off Linux: the former alone) escapes the kill.
+
+    Args:
+        python_bin: the folder whose `python3` commands get, one that has PyYAML.
+    """
+    return _LocalSandbox(python_bin)
+
+
+class _LocalSandbox:
+    name = "local"
+    isolates = False
+
+    def __init__(self, python_bin: Path) -> None:
+        self._path = f"{python_bin}:{_SYSTEM_PATH}"
+        self._interrupted = threading.Event()
+
+    def require(self, suite: Suite) -> None:
+        """Need nothing: the graders' programs are the user's own."""
+
+    @contextmanager
+    def session(self, workspace: Workspace, phase: Phase, limits: Limits) -> Iterator[Session]:
+        env = environment(
+            path=self._path,
+            home=str(workspace.home),
+            temp=str(workspace.temp),
+            tests=str(workspace.tests),
+            results=str(workspace.results),
+            phase=phase,
+        )
+        yield _LocalSession(workspace.workspace, env, self._interrupted)
+
+    def describe(self) -> dict[str, str]:
+        return {"sandbox": self.name}
+
+    def interrupt(self) -> None:
+        self._interrupted.set()
+
+
+class _LocalSession:
+    def __init__(self, folder: Path, env: dict[str, str], interrupted: threading.Event) -> None:
+        self._folder = folder
+        self._env = env
+        self._interrupted = interrupted
+
+    def run(self, command: str, timeout_s: float) -> CommandResult:
+        started = time.monotonic()
+        capture = Capture()
+        with self._start(command) as process:
+            try:
+                timed_out = self._watch(process, capture, started + timeout_s)
+            finally:
+                self._kill(process)
+            _read_rest(process, capture)
+        code = process.returncode
+        return CommandResult(
+            exit_code=code if code >= 0 else 128 - code,
+            output=capture.text(),
+            wall_s=time.monotonic() - started,
+            timed_out=timed_out,
+        )
+
+    def _start(self, command: str) -> subprocess.Popen[bytes]:
+        try:
+            return subprocess.Popen(
+                ["/bin/sh", "-c", command],
+                cwd=self._folder,
+                env=self._env,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                start_new_session=True,
+                bufsize=0,
+            )
+        except OSError as problem:
+            raise failure_of(problem) from problem
+
+    def _watch(self, process: subprocess.Popen[bytes], capture: Capture, deadline: float) -> bool:
+        """Read until the shell ends; return True when the deadline came first."""
+        pipe = _pipe(process)
+        tick_s = _TICK_S
+        with selectors.DefaultSelector() as selector:
+            selector.register(pipe, selectors.EVENT_READ)
+            while process.poll() is None:
+                if self._interrupted.is_set():
+                    raise SandboxFailure(Failure.INTERRUPTED, "stopped by the user")
+                rest_s = deadline - time.monotonic()
+                if rest_s <= 0:
+                    return True
+                if selector.select(min(rest_s, tick_s)):
+                    chunk = os.read(pipe, OUTPUT_LIMIT)
+                    capture.add(chunk)
+                    if not chunk:  # its output is closed, most often because it is just ending
+                        selector.unregister(pipe)
+                        tick_s = _TICK_S / 10
+        return False
+
+    def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(process.pid, signal.SIGKILL)
+        marker = f"HOME={self._env['HOME']}".encode()
+        for _ in range(20):  # whoever forks while we look is found in the next round
+            strays = [pid for pid in _processes() if marker in _environ(pid)]
+            if not strays:
+                break
+            for pid in strays:
+                with contextlib.suppress(ProcessLookupError, PermissionError):
+                    os.kill(pid, signal.SIGKILL)
+        process.wait()
+
+
+def _pipe(process: subprocess.Popen[bytes]) -> int:
+    if process.stdout is None:
+        raise AssertionError("started with a pipe")
+    return process.stdout.fileno()
+
+
+def _read_rest(process: subprocess.Popen[bytes], capture: Capture) -> None:
+    """Read what is left in the pipe, without waiting for an escaped process that holds it open."""
+    pipe = _pipe(process)
+    os.set_blocking(pipe, False)
+    with contextlib.suppress(BlockingIOError):
+        for _ in range(64):
+            chunk = os.read(pipe, OUTPUT_LIMIT)
+            if not chunk:
+                break
+            capture.add(chunk)
+
+
+def _processes() -> list[int]:
+    """Return every process id; none where there is no /proc."""
+    try:
+        return [int(entry.name) for entry in Path("/proc").iterdir() if entry.name.isdigit()]
+    except OSError:
+        return []
+
+
+def _environ(pid: int) -> list[bytes]:
+    try:
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    except OSError:
+        return []

@@ -1,0 +1,319 @@
+"""A suite folder -> Suite: the fixture repository, its tasks and the graders that decide them.
+
+Everything a suite author can get wrong is a SuiteError with path:line and what to write
+instead; what needs a run (does the oracle pass?) is `bench.check`. Reads files, runs nothing.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
+from typing import Annotated, Literal, TypeVar
+
+import msgspec
+
+from skillgate.config import matches
+from skillgate.core import GradeKind, Location, Positive, Struct, TaskFacts
+from skillgate.document import decode
+from skillgate.errors import SuiteError
+
+SUITE_FILE = "suite.yml"
+TASK_FILE = "task.yml"
+SOLUTION_FILE = "solution.patch"
+IGNORED = frozenset({".git", "__pycache__", ".DS_Store"})
+
+_KEBAB = r"^[a-z0-9]+(-[a-z0-9]+)*$"
+_LITERAL = re.compile(r"""["']([^"'\n]{12,})["']|\b([A-Za-z_]\w{11,})\b""")
+_NAME_LIKE = re.compile(r"[A-Za-z0-9]_[A-Za-z0-9]|[a-z][A-Z]|[A-Za-z]\d")
+Text = Annotated[str, msgspec.Meta(min_length=1)]
+T = TypeVar("T")
+
+
+class Difficulty(StrEnum):
+    """What the author expects of an agent without a skill."""
+
+    EASY = "easy"
+    MEDIUM = "medium"
+    HARD = "hard"
+
+
+class Grader(Struct, kw_only=True, rename="kebab"):
+    """One `sh -c` command, run in the workspace with $TESTS and an empty $RESULTS.
+
+    With `junit` (a file it writes into $RESULTS) each of `cases` ("classname.name") is one
+    grade; without, its exit code is the one grade.
+    """
+
+    name: Annotated[str, msgspec.Meta(pattern=_KEBAB)]
+    run: Text
+    kind: GradeKind
+    junit: Annotated[str, msgspec.Meta(pattern=r"^[\w.-]+$")] | None = None
+    cases: tuple[Text, ...] = ()
+    timeout_s: Positive = 60.0
+
+    @property
+    def grade_names(self) -> tuple[str, ...]:
+        """Return the names of its grades, the same in every run."""
+        return tuple(f"{self.name}/{case}" for case in self.cases) or (self.name,)
+
+
+class Limits(Struct, kw_only=True, rename="kebab"):
+    """What one run may use; `timeout_s` is the agent's clock."""
+
+    timeout_s: Positive = 600.0
+    memory_mb: Annotated[int, msgspec.Meta(ge=16)] = 2048
+    cpus: Positive = 1.0
+    pids: Annotated[int, msgspec.Meta(ge=16)] = 256
+
+
+class TaskLimits(Struct, kw_only=True, rename="kebab"):
+    """The limits of the suite that one task replaces."""
+
+    timeout_s: Positive | None = None
+    memory_mb: Annotated[int, msgspec.Meta(ge=16)] | None = None
+    cpus: Positive | None = None
+    pids: Annotated[int, msgspec.Meta(ge=16)] | None = None
+
+    def over(self, limits: Limits) -> Limits:
+        """Return `limits` with what is set here in its place."""
+        mine = {name: value for name, value in msgspec.structs.asdict(self).items() if value is not None}
+        return msgspec.structs.replace(limits, **mine)
+
+
+class TaskFile(Struct, kw_only=True, rename="kebab"):
+    """The keys of `task.yml`."""
+
+    title: Text
+    prompt: Text
+    deliverables: tuple[Text, ...]
+    graders: tuple[Grader, ...] = ()
+    protected: tuple[Text, ...] = ()
+    difficulty: Difficulty = Difficulty.MEDIUM
+    limits: TaskLimits = TaskLimits()
+
+
+class SuiteFile(Struct, kw_only=True, rename="kebab"):
+    """The keys of `suite.yml`."""
+
+    version: Literal[1]
+    title: Text
+    why: Text
+    repo: Text = "repo"
+    image: Text | None = None
+    limits: Limits = Limits()
+
+
+class Task(Struct, kw_only=True):
+    """One thing to do in the fixture repository; `id` is "suite/task"."""
+
+    id: str
+    title: str
+    prompt: str
+    deliverables: tuple[str, ...]
+    graders: tuple[Grader, ...]
+    protected: tuple[str, ...] = ()
+    difficulty: Difficulty = Difficulty.MEDIUM
+    limits: Limits = Limits()
+    folder: Path
+
+    @property
+    def solution(self) -> Path:
+        """Return the oracle, a patch for the fixture repository."""
+        return self.folder / SOLUTION_FILE
+
+    def protects(self, path: str) -> bool:
+        """Say whether graders need this file as the suite has it; a folder protects what is in it."""
+        return any(matches(path, glob) or path.startswith(glob.rstrip("/") + "/") for glob in self.protected)
+
+
+class Suite(Struct, kw_only=True):
+    """A pinned fixture repository and its tasks, in the order of their ids."""
+
+    name: str
+    origin: str
+    title: str
+    why: str
+    folder: Path
+    repo: Path
+    image: str | None = None
+    tasks: tuple[Task, ...]
+
+
+def load_suite(folder: Path, origin: str = "") -> Suite:
+    """Read a suite folder; `origin` is how its user named it, if not by this path.
+
+    Raises: SuiteError with path:line.
+    """
+    path = folder / SUITE_FILE
+    text, file = _read(path, SuiteFile, "A suite is a folder with suite.yml, repo/ and tasks/.")
+    repo = folder / file.repo
+    if _escapes(file.repo) or not repo.is_dir():
+        hint = "`repo` names the folder with the fixture repository, beside suite.yml."
+        raise _error(path, _line(text, r"^repo:"), f"no folder `{file.repo}` here", hint)
+    folders = sorted(
+        item for item in (folder / "tasks").glob("*") if item.is_dir() and item.name not in IGNORED
+    )
+    tasks = tuple(_load_task(item, folder.resolve().name, file.limits) for item in folders)
+    if not tasks:
+        raise _error(path, 1, "the suite has no task", "Add tasks/<id>/task.yml.")
+    return Suite(
+        name=folder.resolve().name,
+        origin=origin or folder.as_posix(),
+        title=file.title,
+        why=file.why,
+        folder=folder,
+        repo=repo,
+        image=file.image,
+        tasks=tasks,
+    )
+
+
+def suite_digest(suite: Suite) -> str:
+    """Return the SHA-256 over every file's name, content and exec bit: same digest, same suite."""
+    digest = hashlib.sha256()
+    for name in files_of(suite.folder):
+        digest.update(f"{name}\0{fingerprint(suite.folder / name)}\0".encode("utf-8", "surrogateescape"))
+    return digest.hexdigest()
+
+
+def task_facts(suite: Suite) -> tuple[TaskFacts, ...]:
+    """Return what the linter may know: where the files belong, and literals only the oracle has."""
+    answers = {task.id: set(_literals(task.solution)) for task in suite.tasks}
+    shared = Counter(literal for found in answers.values() for literal in found)
+    repo = "\n".join(_text(suite.repo / name) for name in files_of(suite.repo))
+    return tuple(
+        TaskFacts(
+            task=task.id,
+            where=_where(task, suite),
+            deliverables=task.deliverables,
+            oracle_literals=tuple(
+                literal
+                for literal in sorted(answers[task.id])
+                if shared[literal] == 1 and literal not in repo and literal not in task.prompt
+            ),
+        )
+        for task in suite.tasks
+    )
+
+
+def files_of(root: Path) -> Iterator[str]:
+    """Yield the paths below `root`, sorted per folder; a symlink is a file, never followed."""
+    for folder, folders, files in os.walk(root):
+        links = {name for name in folders if (Path(folder) / name).is_symlink()}
+        folders[:] = sorted(set(folders) - links - IGNORED)
+        for name in sorted({*files, *links} - IGNORED):
+            yield (Path(folder) / name).relative_to(root).as_posix()
+
+
+def fingerprint(path: Path) -> str:
+    """Identify a file's content and exec bit, a symlink's target; other kinds are only named."""
+    try:
+        if path.is_symlink():
+            return f"link {path.readlink()}"
+        if not path.is_file():
+            return "special"
+        with path.open("rb") as file:
+            content = hashlib.file_digest(file, "sha256").hexdigest()
+        return f"{'exec' if os.access(path, os.X_OK) else 'file'} {content}"
+    except OSError as problem:  # an agent may take away its own right to read
+        return f"unreadable {problem.errno}"
+
+
+def _load_task(folder: Path, suite: str, limits: Limits) -> Task:
+    path = folder / TASK_FILE
+    text, file = _read(path, TaskFile, "A task is a folder with task.yml, solution.patch and tests/.")
+    if not re.match(_KEBAB, folder.name):
+        hint = "Use lower-case letters, digits and single hyphens."
+        raise _error(path, 1, f"`{folder.name}` is not a task id", hint)
+    if not (folder / SOLUTION_FILE).is_file():
+        hint = "Add the oracle, a patch for repo/ that `git apply` takes."
+        raise _error(path, 1, f"no {SOLUTION_FILE} beside it", hint)
+    _check_paths(file, text, path)
+    _check_graders(file, text, path)
+    return Task(
+        id=f"{suite}/{folder.name}",
+        title=file.title,
+        prompt=file.prompt,
+        deliverables=file.deliverables,
+        graders=file.graders,
+        protected=file.protected,
+        difficulty=file.difficulty,
+        limits=file.limits.over(limits),
+        folder=folder,
+    )
+
+
+def _check_paths(file: TaskFile, text: str, path: Path) -> None:
+    for name in (*file.deliverables, *file.protected):
+        if _escapes(name):
+            hint = "Write a path relative to the root of the fixture repository."
+            raise _error(path, _line(text, re.escape(name)), f"`{name}` leaves the repository", hint)
+
+
+def _check_graders(file: TaskFile, text: str, path: Path) -> None:
+    if not file.graders:
+        hint = "Add `graders:`, commands that decide whether the task is done."
+        raise _error(path, _line(text, r"^graders:"), "the task has no graders", hint)
+    if twice := _first_twice(grader.name for grader in file.graders):
+        line = _line(text, rf"\bname:\s*[\"']?{re.escape(twice)}[\"']?\s*(#|,|$|\}})", nth=1)
+        raise _error(path, line, f"two graders are called `{twice}`", "Give each its own name.")
+    for grader in file.graders:
+        line = _line(text, rf"\bname:\s*[\"']?{re.escape(grader.name)}\b")
+        if (grader.junit is None) != (not grader.cases):
+            hint = "Name the JUnit file in `junit` and list every expected test case in `cases`, or neither."
+            raise _error(path, line, f"`{grader.name}` has only one of `junit` and `cases`", hint)
+        if again := _first_twice(grader.cases):
+            raise _error(path, line, f"`{grader.name}` lists the case `{again}` twice", "Remove one.")
+
+
+def _read(path: Path, kind: type[T], hint: str) -> tuple[str, T]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise _error(path, 1, "no such file", hint) from None
+    except (OSError, UnicodeDecodeError) as problem:
+        raise _error(path, 1, f"cannot be read: {problem}", "Save it as UTF-8 text.") from None
+    return text, decode(text, kind, path.as_posix(), SuiteError)
+
+
+def _error(path: Path, line: int, message: str, hint: str) -> SuiteError:
+    return SuiteError(f"{path.as_posix()}:{line}: {message}", hint)
+
+
+def _line(text: str, pattern: str, nth: int = 0) -> int:
+    """Return the line of the nth match, 1 when there is none."""
+    lines = [n for n, line in enumerate(text.splitlines(), 1) if re.search(pattern, line)]
+    return lines[nth] if nth < len(lines) else 1
+
+
+def _escapes(name: str) -> bool:
+    path = PurePosixPath(name)
+    return path.is_absolute() or ".." in path.parts or "\\" in name or not path.parts
+
+
+def _first_twice(names: Iterable[str]) -> str | None:
+    return next((name for name, times in Counter(names).items() if times > 1), None)
+
+
+def _where(task: Task, suite: Suite) -> Location:
+    path = task.folder / TASK_FILE
+    shown = f"{suite.origin}/{path.relative_to(suite.folder).as_posix()}"
+    return Location(path=shown, line=_line(_text(path), r"^deliverables:"))
+
+
+def _text(path: Path) -> str:
+    return "" if path.is_symlink() else path.read_text(encoding="utf-8", errors="replace")
+
+
+def _literals(patch: Path) -> Iterator[str]:
+    """Yield long strings and name-like words that the patch adds; plain prose words are no answer."""
+    lines = _text(patch).splitlines()
+    added = "\n".join(line[1:] for line in lines if line.startswith("+") and not line.startswith("+++"))
+    for quoted, word in _LITERAL.findall(added):
+        if quoted or _NAME_LIKE.search(word):
+            yield quoted or word

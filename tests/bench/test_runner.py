@@ -1,0 +1,276 @@
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import time
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillgate.bench.agents.scripted import AgentResult, Job, ScriptedAgent, load_script
+from skillgate.bench.failure import Failure
+from skillgate.bench.journal import Journal
+from skillgate.bench.meter.ledger import Ledger
+from skillgate.bench.plan import make_plan
+from skillgate.bench.runner import MAX_ATTEMPTS, SKIPPED_REASON, Bench, Evaluation, Quiet, execute
+from skillgate.bench.sandbox import SandboxFailure, local_sandbox
+from skillgate.bench.suite import load_suite
+from skillgate.core import Outcome, Run, Usage
+from skillgate.errors import Interrupted
+from skillgate.skill import Files, parse
+
+PYTHON_BIN = Path(sys.executable).parent
+SKILL = parse(Files.from_map({"SKILL.md": b"---\nname: s\ndescription: d\n---\nBody.\n"}), "skills/s")
+
+
+def script(**moves: str) -> str:
+    part = "{{moves: {{{}: 1}}, input: {{median: 1000}}, output: {{median: 100}}}}"
+    arms = "\n".join(f"  {arm}: {part.format(move)}" for arm, move in moves.items())
+    return f"price: {{input: 1.0, output: 1.0}}\narms:\n{arms}\n"
+
+
+class Setup:
+    """An evaluation of the tiny suite, arms `none` and `head`."""
+
+    def __init__(self, suite: Path, journal: Journal, cap: int = 10_000_000, **options: Any) -> None:
+        loaded = load_suite(suite)
+        agent = options.get("agent") or ScriptedAgent(
+            load_script(script(none="nothing", head="oracle"), "s"), "s"
+        )
+        plan = make_plan(
+            [task.id for task in loaded.tasks],
+            ["none", "head"],
+            repeats=options.get("repeats", 2),
+            seed=1,
+            agent="scripted",
+            model="scripted",
+            cap_usd_micros=cap,
+            per_run_usd_micros=options.get("per_run", 100_000),
+        )
+        self.evaluation = Evaluation(
+            key="e",
+            label="skills/s",
+            plan=plan,
+            tasks={task.id: (loaded, task) for task in loaded.tasks},
+            skills={"none": None, "head": SKILL},
+            agent=agent,
+            sandbox=local_sandbox(PYTHON_BIN),
+        )
+        journal.open_gate("k", resume=options.get("resume", False))
+        self.ledger = Ledger(cap, *journal.sums())
+        self.bench = Bench(journal, self.ledger, options.get("progress", Quiet()), workers=2, backoff_s=0.01)
+
+    def run(self) -> dict[str, Run]:
+        return {str(run.cell): run for run in execute(self.evaluation, self.bench)}
+
+
+class Faulty:
+    """An agent that does what the test says; `seen` counts its runs."""
+
+    name, version, runs_model_commands = "faulty", "1", False
+
+    def __init__(self, *answers: Failure | Exception | None) -> None:
+        self.answers, self.seen = list(answers), 0
+
+    def run(self, job: Job) -> AgentResult:
+        self.seen += 1
+        answer = self.answers.pop(0) if self.answers else None
+        if isinstance(answer, Exception):
+            raise answer
+        return AgentResult(usage=Usage(usd_micros=10), failure=answer)
+
+
+def one_worker(setup: Setup) -> Setup:
+    setup.bench = setup.bench._replace(workers=1)
+    return setup
+
+
+def test_the_oracle_passes_a_no_op_fails_and_the_money_is_the_ledgers(
+    tiny_suite: Path, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        setup = Setup(tiny_suite, journal)
+        runs = setup.run()
+        sums = journal.sums()
+    assert {name: (run.outcome, run.pass_ratio) for name, run in runs.items()} == {
+        "tiny/add-double [none #1]": (Outcome.FAILED, 0.25),
+        "tiny/add-double [none #2]": (Outcome.FAILED, 0.25),
+        "tiny/add-double [head #1]": (Outcome.PASSED, 1.0),
+        "tiny/add-double [head #2]": (Outcome.PASSED, 1.0),
+    }
+    assert {run.changed_files for run in runs.values()} == {(), ("calc/double.py",)}
+    assert {run.skill_used for run in runs.values()} == {None, True}
+    assert (
+        setup.ledger.spent_usd_micros
+        == sums.spent_usd_micros
+        == sum(r.usage.usd_micros for r in runs.values())
+    )
+    assert setup.ledger.held_usd_micros == 0
+
+
+def test_the_same_seed_gives_the_same_runs_whatever_the_order(tiny_suite: Path, tmp_path: Path) -> None:
+    def numbers(name: str, workers: int) -> dict[str, tuple[Outcome, Usage]]:
+        with Journal(tmp_path / name) as journal:
+            setup = Setup(tiny_suite, journal)
+            setup.bench = setup.bench._replace(workers=workers)
+            return {cell: (run.outcome, run.usage) for cell, run in setup.run().items()}
+
+    assert numbers("a", 1) == numbers("b", 4)
+
+
+def test_resume_runs_nothing_that_is_complete(tiny_suite: Path, tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        first = Setup(tiny_suite, journal).run()
+    agent = Faulty()
+    with Journal(tmp_path / "j") as journal:
+        setup = Setup(tiny_suite, journal, agent=agent, resume=True)
+        assert setup.run() == first
+        assert setup.ledger.spent_usd_micros == sum(run.usage.usd_micros for run in first.values())
+    assert agent.seen == 0
+
+
+def test_an_outage_is_retried_and_then_scores(tiny_suite: Path, tmp_path: Path) -> None:
+    agent = Faulty(Failure.API_OVERLOADED, SandboxFailure(Failure.SANDBOX_START, "no"), None)
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, agent=agent, repeats=1))
+        runs = setup.run()
+    assert Counter(run.outcome for run in runs.values()) == {Outcome.FAILED: 2}
+    assert agent.seen == 4
+    # the outage cost 10, the lost sandbox keeps its hold, the two runs that ended cost 10 each
+    assert (setup.ledger.spent_usd_micros, setup.ledger.held_usd_micros) == (30, 100_000)
+
+
+def test_an_outage_that_lasts_is_invalid_and_tried_again_on_resume(tiny_suite: Path, tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        agent = Faulty(*[Failure.API_SERVER] * 2 * MAX_ATTEMPTS)
+        runs = Setup(tiny_suite, journal, agent=agent, repeats=1).run()
+    assert {(run.outcome, run.pass_ratio, run.reason) for run in runs.values()} == {
+        (Outcome.INVALID, None, "the model API failed")
+    }
+    assert agent.seen == 2 * MAX_ATTEMPTS
+    with Journal(tmp_path / "j") as journal:
+        runs = Setup(tiny_suite, journal, agent=Faulty(), repeats=1, resume=True).run()
+    assert {run.outcome for run in runs.values()} == {Outcome.FAILED}
+
+
+@pytest.mark.parametrize(
+    ("answer", "outcome", "reason", "held"),
+    [
+        (Failure.AGENT_CLOCK, Outcome.LIMIT, "the agent used up its time", 0),
+        (Failure.AGENT_CRASH, Outcome.FAILED, "the agent crashed; its graders decide", 0),
+        (Failure.API_AUTH, Outcome.INVALID, "the model API refused our key", 0),
+        (
+            SandboxFailure(Failure.GRADER_BROKEN, "sh: x"),
+            Outcome.INVALID,
+            "a grader could not start: sh: x",
+            100_000,
+        ),
+        (OSError(28, "No space left"), Outcome.INVALID, "the disk of this machine is full: ", 100_000),
+    ],
+)
+def test_failures_become_outcomes(
+    answer: Failure | Exception, outcome: Outcome, reason: str, held: int, tiny_suite: Path, tmp_path: Path
+) -> None:
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, agent=Faulty(answer), repeats=1))
+        (first, second) = execute(setup.evaluation, setup.bench)
+    assert (first.outcome, first.reason.startswith(reason)) == (outcome, True)
+    assert second.outcome is Outcome.FAILED
+    assert setup.ledger.held_usd_micros == held
+
+
+def test_what_nobody_foresaw_is_invalid_and_named(tiny_suite: Path, tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        agent = Faulty(*[KeyError("surprise")] * MAX_ATTEMPTS)
+        setup = one_worker(Setup(tiny_suite, journal, agent=agent, repeats=1))
+        first = execute(setup.evaluation, setup.bench)[0]
+    assert (first.outcome, "KeyError: 'surprise'" in first.reason) == (Outcome.INVALID, True)
+
+
+def test_what_the_cap_cannot_pay_is_skipped_and_the_cap_holds(tiny_suite: Path, tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, cap=100_015, agent=Faulty(), repeats=3))
+        runs = execute(setup.evaluation, setup.bench)
+    assert [run.outcome for run in runs] == [Outcome.FAILED] * 2 + [Outcome.SKIPPED] * 4
+    assert {run.reason for run in runs[2:]} == {SKIPPED_REASON}
+    assert (setup.ledger.spent_usd_micros, setup.ledger.held_usd_micros) == (20, 0)
+
+
+def test_ctrl_c_lets_the_runs_in_flight_end_and_leaves_a_journal_to_resume(
+    tiny_suite: Path, tmp_path: Path
+) -> None:
+    class Impatient(Quiet):
+        def finish_run(self, run: Run, ledger: Ledger) -> None:
+            raise KeyboardInterrupt
+
+    with Journal(tmp_path / "j") as journal:
+        setup = Setup(tiny_suite, journal, repeats=3, progress=Impatient())
+        with pytest.raises(Interrupted) as caught:
+            setup.run()
+        finished = journal.finished("e")
+    assert "--resume" in caught.value.hint
+    assert 1 <= len(finished) <= 3
+    with Journal(tmp_path / "j") as journal:
+        setup = Setup(tiny_suite, journal, repeats=3, resume=True)
+        runs = execute(setup.evaluation, setup.bench)
+    assert len(runs) == 6
+    assert all(run.outcome.is_scored for run in runs)
+    assert [run for run in runs if run.cell in finished] == [
+        finished[r.cell] for r in runs if r.cell in finished
+    ]
+
+
+KILLED = """
+import sys, time
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from test_runner import Journal, Setup, AgentResult, Usage, execute
+class Slow:
+    name, version, runs_model_commands = "slow", "1", False
+    def run(self, job):
+        if job.cell.repeat == 1:
+            print("in the second repeat", flush=True)
+            time.sleep(60)
+        return AgentResult(usage=Usage(usd_micros=10))
+with Journal(Path(sys.argv[3])) as journal:
+    setup = Setup(Path(sys.argv[2]), journal, agent=Slow())
+    execute(setup.evaluation, setup.bench)
+"""
+
+
+def test_a_killed_process_loses_nothing_that_was_complete_and_keeps_its_holds(
+    tiny_suite: Path, tmp_path: Path
+) -> None:
+    code = textwrap.dedent(KILLED)
+    here = str(Path(__file__).parent)
+    command = [sys.executable, "-c", code, here, str(tiny_suite), str(tmp_path / "j")]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=dict(os.environ)) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline(), process.stdout.readline()]
+        process.send_signal(signal.SIGKILL)
+    assert lines == ["in the second repeat\n"] * 2
+    with Journal(tmp_path / "j") as journal:
+        setup = Setup(tiny_suite, journal, agent=Faulty(), resume=True)
+        assert len(journal.finished("e")) == 2
+        assert (setup.ledger.spent_usd_micros, setup.ledger.held_usd_micros) == (20, 200_000)
+        assert len([run for run in setup.run().values() if run.outcome.is_scored]) == 4
+        assert (setup.ledger.spent_usd_micros, setup.ledger.held_usd_micros) == (40, 200_000)
+
+
+def test_a_timeout_is_a_limit_and_still_graded(tiny_suite: Path, tmp_path: Path) -> None:
+    text = (tiny_suite / "suite.yml").read_text().replace("timeout-s: 20", "timeout-s: 0.3")
+    (tiny_suite / "suite.yml").write_text(text)
+    agent = ScriptedAgent(load_script(script(none="timeout", head="crash"), "s"), "s")
+    started = time.monotonic()
+    with Journal(tmp_path / "j") as journal:
+        runs = Setup(tiny_suite, journal, agent=agent, repeats=1).run()
+    assert time.monotonic() - started < 15
+    assert {name: (run.outcome, run.pass_ratio) for name, run in runs.items()} == {
+        "tiny/add-double [none #1]": (Outcome.LIMIT, 0.25),
+        "tiny/add-double [head #1]": (Outcome.FAILED, 0.25),
+    }

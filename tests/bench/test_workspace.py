@@ -1,0 +1,265 @@
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from skillgate.bench.failure import Failure
+from skillgate.bench.sandbox import SandboxFailure
+from skillgate.bench.suite import Suite, files_of, load_suite
+from skillgate.bench.workspace import Workspace
+from skillgate.errors import PrerequisiteError, SuiteError
+from skillgate.skill import Files
+
+
+@pytest.fixture
+def suite(tiny_suite: Path) -> Suite:
+    return load_suite(tiny_suite)
+
+
+@pytest.fixture
+def place(suite: Suite, tmp_path: Path) -> Iterator[Workspace]:
+    with Workspace.create(suite, tmp_path) as workspace:
+        yield workspace
+
+
+def names(folder: Path) -> list[str]:
+    return list(files_of(folder))
+
+
+REPO = ["run.sh", "calc/__init__.py", "tests/test_add.py"]
+
+
+def test_copies_the_repository_with_modes_and_links_and_without_skills(suite: Suite, tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text("secret")
+    (suite.repo / "outside").symlink_to(tmp_path / "secret")
+    (suite.repo / "folder").symlink_to("calc")
+    (suite.repo / "run.sh").chmod(0o555)
+    for path in (".codex/skills/a/b/SKILL.md", "sub/.agents/skills/c/SKILL.md", ".x/skill/notes.txt"):
+        (suite.repo / path).parent.mkdir(parents=True)
+        (suite.repo / path).write_text("")
+    (suite.repo / ".claude/settings.json").write_text("{}")
+    (suite.repo / "skills").mkdir()
+    (suite.repo / "skills/SKILL.md").write_text("not where an agent looks")
+    (suite.repo / "calc/__pycache__").mkdir()
+    (suite.repo / "calc/__pycache__/x.pyc").write_text("")
+    with Workspace.create(suite, tmp_path) as place:
+        kept = [
+            "folder",
+            "outside",
+            *REPO[:1],
+            ".claude/settings.json",
+            *REPO[1:2],
+            "skills/SKILL.md",
+            *REPO[2:],
+        ]
+        assert names(place.workspace) == kept
+        assert (place.workspace / "outside").readlink() == tmp_path / "secret"
+        assert (place.workspace / "folder").readlink() == Path("calc")
+        assert (place.workspace / "run.sh").stat().st_mode & 0o777 == 0o755
+        assert (place.workspace / "calc/__init__.py").stat().st_mode & 0o777 == 0o644
+        assert place.stripped == (
+            ".claude/skills/old",
+            ".codex/skills/a/b",
+            ".x/skill",
+            "sub/.agents/skills/c",
+        )
+        assert [
+            list(folder.iterdir()) for folder in (place.home, place.temp, place.tests, place.results)
+        ] == [
+            [],
+            [],
+            [],
+            [],
+        ]
+    assert not place.root.exists()
+
+
+def test_skills_behind_links_are_removed_and_what_is_outside_stays(suite: Suite, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    for folder in (outside / "skills/far", suite.repo / "agents/skills/near", suite.repo / "docs/own"):
+        folder.mkdir(parents=True)
+        (folder / "SKILL.md").write_text("")
+    shutil.rmtree(suite.repo / ".claude")
+    (suite.repo / ".claude").symlink_to("agents")
+    (suite.repo / ".far").symlink_to(outside)
+    (suite.repo / ".docs").mkdir()
+    (suite.repo / ".docs/skills").symlink_to("../docs")
+    with Workspace.create(suite, tmp_path) as place:
+        assert place.stripped == (".claude/skills/near", ".docs/skills/own", ".far/skills/far")
+        assert sorted(names(place.workspace)) == sorted([*REPO, ".claude", "docs/own/SKILL.md"])
+    assert (outside / "skills/far/SKILL.md").exists()
+
+
+def test_two_workspaces_do_not_share(suite: Suite, place: Workspace, tmp_path: Path) -> None:
+    with Workspace.create(suite, tmp_path) as other:
+        (other.workspace / "run.sh").write_text("changed")
+        assert (place.workspace / "run.sh").read_text() == "#!/bin/sh\necho run\n"
+
+
+def test_close_removes_what_cannot_be_entered(suite: Suite, tmp_path: Path) -> None:
+    place = Workspace.create(suite, tmp_path)
+    (place.workspace / "calc").chmod(0)
+    place.root.chmod(0o500)
+    place.close()
+    assert not place.root.exists()
+
+
+def test_a_host_that_cannot_write_is_a_failure_of_the_sandbox(suite: Suite, tmp_path: Path) -> None:
+    with pytest.raises(SandboxFailure) as caught:
+        Workspace.create(suite, tmp_path / "missing")
+    assert caught.value.kind is Failure.SANDBOX_START
+
+
+def test_a_copy_that_breaks_leaves_nothing(suite: Suite, tmp_path: Path) -> None:
+    os.mkfifo(suite.repo / "pipe")
+    (tmp_path / "scratch").mkdir()
+    with pytest.raises(SandboxFailure, match="named pipe"):
+        Workspace.create(suite, tmp_path / "scratch")
+    assert list((tmp_path / "scratch").iterdir()) == []
+
+
+def test_without_git(suite: Suite, place: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", "/nonexistent")
+    with pytest.raises(PrerequisiteError, match="git is not installed"):
+        place.apply_patch(suite.tasks[0].solution)
+
+
+def test_installs_a_skill_where_agents_look(place: Workspace, tmp_path: Path) -> None:
+    (tmp_path / "outside").mkdir()
+    (place.workspace / ".agents").symlink_to(tmp_path / "outside")
+    before = place.snapshot()
+    place.install_skill("adder", Files.from_map({"SKILL.md": b"text", "bin/run.sh": b"#!/bin/sh\n"}))
+    skill = ["SKILL.md", "bin/run.sh"]
+    assert names(place.workspace / ".claude/skills/adder") == skill
+    assert names(place.workspace / ".agents/skills/adder") == skill
+    assert names(tmp_path / "outside") == []
+    assert os.access(place.workspace / ".claude/skills/adder/bin/run.sh", os.X_OK)
+    (place.workspace / ".claude/skills/adder2").mkdir()
+    (place.workspace / ".claude/skills/adder2/x").write_text("")
+    assert place.changed_since(before) == (".agents", ".claude/skills/adder2/x")
+
+
+def test_a_skill_cannot_write_outside_of_its_folder(place: Workspace) -> None:
+    with pytest.raises(SuiteError, match="leaves the folder"):
+        place.install_skill("adder", Files.from_map({"../../../../escaped": b""}))
+    assert not (place.root.parent / "escaped").exists()
+
+
+def test_apply_patch_inside_a_foreign_repository_and_with_foreign_settings(
+    suite: Suite, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    subprocess.run(["git", "init", "-q", str(tmp_path)], check=True)
+    (tmp_path / ".gitconfig").write_text("[apply]\n\twhitespace = error-all\n[core]\n\tautocrlf = true\n")
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / ".git"))
+    patch = tmp_path / "with-blanks.patch"
+    patch.write_text("--- a/run.sh\n+++ b/run.sh\n@@ -1,2 +1,2 @@\n #!/bin/sh\n-echo run\n+echo blanks  \n")
+    with Workspace.create(suite, tmp_path) as place:
+        before = place.snapshot()
+        place.apply_patch(suite.tasks[0].solution)
+        place.apply_patch(patch)
+        assert place.changed_since(before) == ("calc/double.py", "run.sh")
+        assert (place.workspace / "run.sh").read_bytes() == b"#!/bin/sh\necho blanks  \n"
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "nonsense",
+        "--- a/gone.py\n+++ b/gone.py\n@@ -1 +1 @@\n-a\n+b\n",
+        "--- /dev/null\n+++ b/../x\n@@ -0,0 +1 @@\n+x\n",
+    ],
+)
+def test_a_patch_that_does_not_apply(place: Workspace, tmp_path: Path, content: str) -> None:
+    patch = tmp_path / "bad.patch"
+    patch.write_text(content)
+    with pytest.raises(SuiteError, match=r"bad\.patch:1: does not apply: error: ") as caught:
+        place.apply_patch(patch)
+    assert "git diff" in caught.value.hint
+
+
+def test_changed_since_sees_every_kind_of_change(place: Workspace) -> None:
+    root = place.workspace
+    (root / "link").symlink_to("run.sh")
+    (root / "kept").write_text("same")
+    before = place.snapshot()
+    assert place.changed_since(before) == ()
+    (root / "kept").write_text("same")
+    (root / "run.sh").chmod(0o644)
+    (root / "calc/__init__.py").unlink()
+    (root / "link").unlink()
+    (root / "link").symlink_to("kept")
+    (root / "new").mkdir()
+    (root / "new/file").write_text("")
+    (root / "calc/__pycache__").mkdir()
+    (root / "calc/__pycache__/x.pyc").write_text("")
+    os.mkfifo(root / "pipe")
+    Path(os.fsdecode(os.fsencode(root) + b"/\xff")).write_text("")
+    assert place.changed_since(before) == (
+        "\\xff",
+        "calc/__init__.py",
+        "link",
+        "new/file",
+        "pipe",
+        "run.sh",
+    )
+
+
+def test_protected_files_are_put_back(suite: Suite, place: Workspace, tmp_path: Path) -> None:
+    task = suite.tasks[0]
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "test_add.py").write_text("untouched")
+    shutil.rmtree(place.workspace / "tests")
+    (place.workspace / "tests").symlink_to(outside)
+    (place.workspace / "calc/new.py").write_text("the agent's work")
+    (place.workspace / "calc/__pycache__").mkdir()
+    (place.workspace / "calc/__pycache__/planted.pyc").write_text("")
+    place.restore_protected(task, suite)
+    assert sorted(names(place.workspace)) == sorted([*REPO, "calc/new.py"])
+    assert not (place.workspace / "calc/__pycache__").exists()
+    assert (place.workspace / "tests/test_add.py").read_text() == (
+        suite.repo / "tests/test_add.py"
+    ).read_text()
+    assert (outside / "test_add.py").read_text() == "untouched"
+
+    (place.workspace / "tests/test_add.py").write_text("")
+    (place.workspace / "tests/extra").mkdir()
+    (place.workspace / "tests/extra/test_more.py").write_text("")
+    place.restore_protected(task, suite)
+    assert sorted(names(place.workspace)) == sorted([*REPO, "calc/new.py"])
+    assert (place.workspace / "tests/test_add.py").read_text() == (
+        suite.repo / "tests/test_add.py"
+    ).read_text()
+
+
+def test_held_out_tests_come_late_and_nothing_of_the_agent_stays_beside_them(
+    suite: Suite, place: Workspace
+) -> None:
+    task = suite.tasks[0]
+    (task.folder / "tests/data").mkdir()
+    (task.folder / "tests/data/junit.py").write_text("")
+    (suite.folder / "tests/shared.py").write_text("suite")
+    (task.folder / "tests/shared.py").write_text("task")
+    for folder in (place.home, place.temp, place.tests, place.results):
+        assert list(folder.iterdir()) == []
+        (folder / "planted").mkdir()
+        (folder / "planted/x").write_text("")
+    place.add_tests(task, suite)
+    assert names(place.tests) == ["doubles.py", "junit.py", "shared.py", "data/junit.py"]
+    assert (place.tests / "shared.py").read_text() == "task"
+    assert [list(folder.iterdir()) for folder in (place.home, place.temp, place.results)] == [[], [], []]
+
+
+def test_clear_results_keeps_the_folder(place: Workspace) -> None:
+    (place.results / "a").write_text("")
+    (place.results / "link").symlink_to(place.workspace)
+    inode = place.results.stat().st_ino
+    place.clear_results()
+    assert (list(place.results.iterdir()), place.results.stat().st_ino) == ([], inode)
+    assert names(place.workspace) == REPO

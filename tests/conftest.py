@@ -1,0 +1,164 @@
+"""Fixtures for every test: a small suite, and the gate before the tests that need Docker.
+
+A docker test is skipped with a visible reason where no engine or image is; with
+SKILLGATE_REQUIRE_DOCKER=1 it fails instead, so that CI cannot overlook it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+from pathlib import Path
+
+import pytest
+
+from skillgate.bench.docker import docker_sandbox
+from skillgate.errors import PrerequisiteError
+
+TEST_IMAGE = os.environ.get("SKILLGATE_TEST_IMAGE", "skillgate-base:bookworm")
+_SKIPPED = "needs Docker and its base image:"
+
+SUITE = """\
+version: 1
+title: A tiny library
+why: Small enough to run in every test.
+limits: {timeout-s: 20, memory-mb: 128, pids: 64}
+"""
+
+TASK = """\
+title: Add double
+prompt: |
+  ## Requirement
+  Add `double(n)` to `calc/double.py`.
+deliverables:
+  - calc/double.py
+protected: ["tests/**"]
+difficulty: easy
+graders:
+  - name: doubles
+    run: python3 "$TESTS/doubles.py"
+    kind: fail-to-pass
+    junit: doubles.xml
+    cases: [doubles.zero, doubles.two]
+  - name: exists
+    run: test -f calc/double.py
+    kind: fail-to-pass
+  - name: old-suite
+    run: python3 -m unittest discover -s tests
+    kind: pass-to-pass
+"""
+
+DOUBLES = """\
+import os, sys
+sys.path.insert(0, os.getcwd())
+from junit import write
+try:
+    from calc.double import double
+except ImportError as problem:
+    sys.exit(str(problem))
+write("doubles.xml", {"zero": double(0) == 0, "two": double(2) == 4})
+"""
+
+JUNIT = """\
+import os
+def write(name, cases):
+    said = {True: "", False: '<failure message="wrong"/>'}
+    rows = [f'<testcase classname="doubles" name="{c}">{said[ok]}</testcase>' for c, ok in cases.items()]
+    with open(os.path.join(os.environ["RESULTS"], name), "w") as file:
+        file.write(f"<testsuite>{''.join(rows)}</testsuite>")
+"""
+
+OLD_TEST = """\
+import unittest
+from calc import add
+class AddTest(unittest.TestCase):
+    def test_add(self):
+        self.assertEqual(add(1, 2), 3)
+"""
+
+SOLUTION = """\
+diff --git a/calc/double.py b/calc/double.py
+new file mode 100644
+--- /dev/null
++++ b/calc/double.py
+@@ -0,0 +1,2 @@
++def double(number_to_double):
++    return 2 * number_to_double
+"""
+
+SUITE_FILES = {
+    "suite.yml": SUITE,
+    "repo/calc/__init__.py": "def add(a, b):\n    return a + b\n",
+    "repo/tests/test_add.py": OLD_TEST,
+    "repo/run.sh": "#!/bin/sh\necho run\n",
+    "repo/.claude/skills/old/SKILL.md": "---\nname: old\n---\n",
+    "tests/junit.py": JUNIT,
+    "tasks/add-double/task.yml": TASK,
+    "tasks/add-double/solution.patch": SOLUTION,
+    "tasks/add-double/tests/doubles.py": DOUBLES,
+}
+
+
+@pytest.fixture
+def tiny_suite(tmp_path: Path) -> Path:
+    """Write a suite with one task, `tiny/add-double`, that passes `suite check`; return its folder."""
+    folder = tmp_path / "tiny"
+    for name, content in SUITE_FILES.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content, encoding="utf-8")
+    (folder / "repo/run.sh").chmod(0o755)
+    return folder
+
+
+class Readme:
+    """The generated sections of the README, between `<!-- name -->` and `<!-- /name -->`."""
+
+    path = Path(__file__).parent.parent / "README.md"
+
+    def expect(self, name: str, content: str) -> None:
+        """Compare a section, or write it when SKILLGATE_UPDATE_GOLDEN=1."""
+        before, start, rest = self.path.read_text(encoding="utf-8").partition(f"<!-- {name} -->\n")
+        section, end, after = rest.partition(f"<!-- /{name} -->")
+        if os.environ.get("SKILLGATE_UPDATE_GOLDEN") == "1":
+            section = content + "\n"
+            self.path.write_text(before + start + section + end + after, encoding="utf-8")
+        assert section == content + "\n"
+
+
+@pytest.fixture
+def readme() -> Readme:
+    """Return the README, to compare its generated sections."""
+    return Readme()
+
+
+@pytest.fixture(scope="session")
+def docker_image() -> str:
+    """Return the image that tests marked `docker` run in."""
+    return TEST_IMAGE
+
+
+@functools.cache
+def docker_trouble() -> str:
+    """Return why docker tests cannot run here, or an empty string."""
+    try:
+        docker_sandbox(TEST_IMAGE)
+    except PrerequisiteError as problem:
+        return problem.message
+    return ""
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    if item.get_closest_marker("docker") is None or not docker_trouble():
+        return
+    if os.environ.get("SKILLGATE_REQUIRE_DOCKER") == "1":
+        pytest.fail(f"SKILLGATE_REQUIRE_DOCKER=1 and {docker_trouble()}", pytrace=False)
+    pytest.skip(f"{_SKIPPED} {docker_trouble()}")
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    skipped = [r for r in terminalreporter.stats.get("skipped", []) if _SKIPPED in str(r.longrepr)]
+    if skipped:
+        reason = str(skipped[0].longrepr[2]).partition(_SKIPPED)[2].strip()
+        terminalreporter.write_line(f"{len(skipped)} docker tests skipped: {reason}", yellow=True)
