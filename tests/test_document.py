@@ -72,7 +72,7 @@ def test_a_bomb_is_refused_before_it_is_expanded(text: str) -> None:
 
 
 def test_nesting_beyond_the_stack_is_an_error_not_a_crash() -> None:
-    with pytest.raises(ConfigError, match="f.yml:1: "):
+    with pytest.raises(ConfigError, match=r"f\.yml:1: "):
         decode("[" * 50_000, Outer, "f.yml")
 
 

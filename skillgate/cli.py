@@ -1,0 +1,319 @@
+"""The command line: parse, build, run. The only reader of the environment, the only exit.
+
+Every command imports what it needs when it runs, so `lint` starts without Docker or scipy.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+import tempfile
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from skillgate import __version__
+from skillgate.errors import ExitCode, SkillgateError, UsageError
+
+if TYPE_CHECKING:
+    from skillgate.core import GateReport
+    from skillgate.gate.pipeline import Options
+    from skillgate.github.action import ActionRequest
+
+FORMATS = ("text", "markdown", "json")
+Command = Callable[..., Any]
+
+
+def entry() -> None:
+    """Run the command line and exit: the one error boundary."""
+    sys.exit(main(sys.argv[1:]))
+
+
+def main(arguments: list[str]) -> int:
+    """Run one command; return its exit code."""
+    try:
+        result = cli.main(arguments, prog_name="skillgate", standalone_mode=False)
+        return int(result or 0)
+    except click.exceptions.Exit as done:
+        return done.exit_code
+    except click.ClickException as problem:
+        problem.show()
+        return ExitCode.USAGE
+    except (click.Abort, KeyboardInterrupt):
+        return ExitCode.INTERRUPTED
+    except SkillgateError as problem:
+        _tell(problem)
+        return problem.exit_code
+    except BrokenPipeError:
+        sys.stderr.close()
+        return ExitCode.OK
+    except Exception:  # noqa: BLE001 - the boundary: whatever is left is a bug of ours
+        return _report_bug()
+
+
+def _tell(problem: SkillgateError) -> None:
+    message = problem.message.replace("\n", "\n  ")  # a runner takes a line of `::` as a command
+    click.echo(f"skillgate: {message}", err=True)
+    if problem.hint:
+        click.echo(f"  {problem.hint}", err=True)
+
+
+def _report_bug() -> int:
+    with tempfile.NamedTemporaryFile("w", prefix="skillgate-bug-", suffix=".log", delete=False) as log:
+        log.write(f"skillgate {__version__}, Python {sys.version}\n\n{traceback.format_exc()}")
+    click.echo(f"skillgate: a bug in skillgate stopped it; the traceback is in {log.name}", err=True)
+    return ExitCode.BUG
+
+
+def _run_options(command: Command) -> Command:
+    options = (
+        click.option("--config", help="The configuration; of a range, as it is at the base. [skillgate.yml]"),
+        click.option(
+            "--suite", "suites", multiple=True, help="Judge with this suite (a folder, or builtin:NAME)."
+        ),
+        click.option("--agent", help="The agent that works on the tasks."),
+        click.option("--model", help="The model under test."),
+        click.option("--script", help="The file that the scripted agent plays."),
+        click.option("--budget-usd", type=float, help="The hard cap of all runs together."),
+        click.option("--repeats", type=int, help="Repeats of every task in every arm, at most."),
+        click.option("--sandbox", type=click.Choice(["docker", "local"]), help="Where the agent works."),
+        click.option("--image", help="The Docker image of the sandbox."),
+        click.option("--seed", type=int, help="The seed of the plan, the bootstrap and the scripted agent."),
+        click.option("--workers", type=int, help="Runs at the same time."),
+        click.option("--allow-unsafe-local", is_flag=True, help="Let a model run commands on this machine."),
+        click.option(
+            "--resume", is_flag=True, help="Continue an interrupted gate; nothing finished runs again."
+        ),
+        click.option(
+            "--out", type=click.Path(path_type=Path), default=Path(".skillgate"), help="Where the files go."
+        ),
+    )
+    for option in reversed(options):
+        command = option(command)
+    return command
+
+
+_RUN_KEYS = ("agent", "script", "budget_usd", "repeats", "sandbox", "image", "seed", "workers")
+
+
+def _options(arguments: dict[str, Any], comment_id: str = "default", why_not: str = "") -> Options:
+    from skillgate.gate.pipeline import Options
+
+    run = {key: arguments[key] for key in _RUN_KEYS if arguments.get(key) is not None}
+    if arguments.get("model"):
+        run["models"] = (arguments["model"],)
+    return Options(
+        out=arguments["out"],
+        config=arguments.get("config"),
+        why_not=why_not,
+        run=run,
+        suites=tuple(arguments.get("suites", ())),
+        resume=arguments.get("resume", False),
+        allow_unsafe_local=arguments.get("allow_unsafe_local", False),
+        comment_id=comment_id,
+        python_bin=Path(sys.executable).parent,
+    )
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(__version__)
+def cli() -> None:
+    """Lint Agent Skills, run them against tasks, and gate their pull requests."""
+
+
+@cli.command()
+@click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
+@click.option("--format", "style", type=click.Choice(["text", "json", "github"]), default="text")
+@click.option("--fail-on", type=click.Choice(["none", "note", "warning", "error"]), help="Default: error.")
+def lint(paths: tuple[Path, ...], style: str, fail_on: str | None) -> int:
+    """Check skills without running anything. PATH is a skill, or a folder of skills."""
+    from skillgate.core import FailOn
+    from skillgate.linting import lint_paths, render
+
+    linted = lint_paths(paths, Path.cwd())
+    click.echo(render(linted, style), nl=False)
+    limit = FailOn(fail_on) if fail_on else linted.config.lint.fail_on
+    failed = any(limit.catches(finding.severity) for finding in linted.findings)
+    return ExitCode.GATE_FAILED if failed else ExitCode.OK
+
+
+@cli.command()
+@click.argument("rule_id", required=False)
+@click.option("--format", "style", type=click.Choice(["text", "markdown", "json"]), default="text")
+def rules(rule_id: str | None, style: str) -> None:
+    """List the rules, or explain one."""
+    from skillgate.lint.pages import render
+    from skillgate.lint.rule import load_rules
+    from skillgate.shipped import shipped
+
+    found = load_rules(shipped("rules"))
+    if rule_id:
+        found = tuple(rule for rule in found if rule.id == rule_id)
+        if not found:
+            raise UsageError(f"no rule `{rule_id}`", "List them with `skillgate rules`.")
+    click.echo(render(found, style), nl=False)
+
+
+@cli.group()
+def suite() -> None:
+    """Work with suites: fixture repositories and their tasks."""
+
+
+@suite.command("check")
+@click.argument("suites", nargs=-1)
+@click.option("--sandbox", type=click.Choice(["docker", "local"]), default="docker")
+@click.option("--image", help="The Docker image of the sandbox.")
+@click.option("--workers", type=int, default=2)
+def suite_check(suites: tuple[str, ...], sandbox: str, image: str | None, workers: int) -> int:
+    """Prove a suite: the oracle passes, a no-op fails, twice the same."""
+    from skillgate.bench.check import check_suite
+    from skillgate.config import RunConfig
+    from skillgate.gate.pipeline import make_sandbox
+    from skillgate.gate.sources import FolderSource, read_suites
+
+    run = RunConfig(sandbox="local" if sandbox == "local" else "docker", image=image)
+    place = make_sandbox(run, Path(sys.executable).parent)
+    broken = 0
+    for one in read_suites(FolderSource(Path.cwd()), suites or _known_suites()):
+        for task in check_suite(one, place, workers=workers):
+            broken += bool(task.problems)
+            click.echo(f"{'FAIL' if task.problems else 'ok  '} {task.task}")
+            for problem in task.problems:
+                click.echo(f"     {problem}")
+    return ExitCode.USAGE if broken else ExitCode.OK
+
+
+def _known_suites() -> tuple[str, ...]:
+    folders = sorted(path.parent for path in Path("fixtures").glob("*/suite.yml"))
+    if not folders:
+        raise UsageError("no suite below fixtures/", "Name the folder of a suite.")
+    return tuple(str(folder) for folder in folders)
+
+
+def _skill_options(command: Command) -> Command:
+    command = click.option("--against", default="none", help="none, a git revision, or a skill folder.")(
+        command
+    )
+    return click.option("--skill", required=True, type=click.Path(path_type=Path), help="The skill folder.")(
+        command
+    )
+
+
+@cli.command()
+@_skill_options
+@_run_options
+def plan(skill: Path, against: str, **arguments: Any) -> None:
+    """Show what a run would do and cost at most. Spends nothing."""
+    from skillgate.gate.pipeline import describe_plan
+
+    click.echo(describe_plan(skill, against, Path.cwd(), _options(arguments)), nl=False)
+
+
+@cli.command()
+@_skill_options
+@_run_options
+def run(skill: Path, against: str, **arguments: Any) -> int:
+    """Run the tasks without and with a skill, and judge it."""
+    from skillgate.gate.pipeline import gate_skill
+
+    return _finish(gate_skill(skill, against, Path.cwd(), _options(arguments), _progress()))
+
+
+@cli.command()
+@click.option("--base", help="Where the range starts. Default: the main branch, else the parent.")
+@click.option("--head", default="HEAD", help="Where it ends.")
+@click.option("--repo", type=click.Path(path_type=Path), default=Path(), help="The git repository.")
+@_run_options
+def gate(base: str | None, head: str, repo: Path, **arguments: Any) -> int:
+    """Judge every skill that a git range changes: the main job."""
+    from skillgate.gate.pipeline import gate_range
+
+    return _finish(gate_range(repo, base, head, _options(arguments), _progress()))
+
+
+@cli.command()
+@click.argument("path", type=click.Path(path_type=Path))
+@click.option("--format", "style", type=click.Choice(FORMATS), default="text")
+def report(path: Path, style: str) -> None:
+    """Draw a saved report.json again: no run, no key."""
+    from skillgate.report.json import load
+
+    try:
+        content = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        raise UsageError(
+            f"{path}: cannot be read ({problem})", "Name a report.json that a gate left."
+        ) from None
+    click.echo(_render(load(content, str(path)), style), nl=False)
+
+
+@cli.command()
+@click.option(
+    "--out", type=click.Path(path_type=Path), default=Path("skillgate-demo"), help="Where the files go."
+)
+@click.option("--scenario", type=click.Choice(["helps", "harms", "inert"]), help="Default: all three.")
+def demo(out: Path, scenario: str | None) -> int:
+    """Play the main job end to end with the scripted agent: no key, no network, no Docker."""
+    from skillgate.demo import SCENARIOS, play
+
+    names = (scenario,) if scenario else tuple(SCENARIOS)
+    click.echo(_render(play(names, out, Path(sys.executable).parent, _progress()), "text"), nl=False)
+    click.echo(f"report.json, comment.md and the journal are in {out}", err=True)
+    return ExitCode.OK
+
+
+@cli.command()
+def doctor() -> int:
+    """Say what is missing on this machine and how to get it."""
+    from skillgate.doctor import examine
+
+    findings = examine()
+    for part in findings:
+        click.echo(f"{'ok     ' if part.is_there else 'missing'} {part.name}: {part.says}")
+    return ExitCode.OK if all(part.is_there for part in findings) else ExitCode.PREREQUISITE
+
+
+@cli.command()
+def action() -> int:
+    """Do what action.yml runs: read the event, gate, post."""
+    from skillgate.github.action import run_action
+
+    return run_action(os.environ, _gate_request, sys.stdout)
+
+
+def _gate_request(request: ActionRequest) -> tuple[GateReport, Path]:
+    from skillgate.gate.pipeline import gate_range
+
+    arguments = {key: getattr(request, key) for key in ("out", "agent", "model", "budget_usd", "sandbox")}
+    config = request.config.relative_to(request.repo).as_posix() if request.config else None
+    why_not = "" if request.evaluate else request.reason
+    options = _options({**arguments, "config": config}, request.comment_id, why_not)
+    report = gate_range(request.repo, request.base, request.head, options, _progress())
+    return report, request.out / "report.json"
+
+
+def _finish(gate_report: GateReport) -> int:
+    click.echo(_render(gate_report, "text"), nl=False)
+    return ExitCode.OK if gate_report.passes else ExitCode.GATE_FAILED
+
+
+def _render(gate_report: GateReport, style: str) -> str:
+    from skillgate.report import json, markdown, text
+
+    if style == "markdown":
+        return markdown.render(gate_report)
+    if style == "json":
+        return json.dump(gate_report)
+    color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+    width = min(shutil.get_terminal_size((100, 24)).columns, 120)
+    return text.render(gate_report, width=width, color=color)
+
+
+def _progress() -> Any:
+    from skillgate.console import ConsoleProgress
+
+    return ConsoleProgress(sys.stderr)

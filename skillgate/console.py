@@ -1,0 +1,55 @@
+"""What a person sees while a gate runs: on a terminal a live line, else a line per tenth.
+
+Everything goes to stderr; stdout is for results.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TextIO
+
+from rich.console import Console
+from rich.markup import escape
+
+from skillgate.bench.meter.ledger import Ledger
+from skillgate.core import Outcome, Run, usd
+
+
+class ConsoleProgress:
+    """Progress with money spent and time left."""
+
+    def __init__(self, stream: TextIO, color: bool | None = None) -> None:
+        no_color = None if color is None else not color
+        self._console = Console(file=stream, stderr=True, no_color=no_color, highlight=False)
+        self._label, self._total, self._done, self._known, self._invalid = "", 0, 0, 0, 0
+        self._started = 0.0
+
+    def start(self, label: str, total: int, done: int) -> None:
+        """Begin the line of one skill."""
+        self._label, self._total, self._done, self._known, self._invalid = label, total, done, done, 0
+        self._started = time.monotonic()
+        resumed = f", {done} finished earlier" if done else ""
+        self.note(f"{label}: {total} runs{resumed}")
+
+    def finish_run(self, run: Run, ledger: Ledger) -> None:
+        """Move the line on."""
+        self._done += 1
+        self._invalid += run.outcome is Outcome.INVALID
+        live = self._console.is_terminal
+        step = max(1, self._total // 10)
+        if live or self._done % step == 0 or self._done == self._total:
+            last = self._done == self._total
+            self._console.print(
+                escape(self._line(ledger)), end="\n" if last or not live else "\r", soft_wrap=True
+            )
+
+    def note(self, message: str) -> None:
+        """Print a line."""
+        self._console.print(escape(message), soft_wrap=True)
+
+    def _line(self, ledger: Ledger) -> str:
+        elapsed = time.monotonic() - self._started
+        rest = elapsed / max(self._done - self._known, 1) * (self._total - self._done)
+        broken = f", {self._invalid} invalid" if self._invalid else ""
+        money = f"${usd(ledger.spent_usd_micros):.2f} of ${usd(ledger.cap_usd_micros):.2f}"
+        return f"  {self._done}/{self._total} runs{broken}, {money}, {rest:.0f} s left   "

@@ -1,0 +1,139 @@
+"""A git range -> the skills it adds, changes, renames or deletes.
+
+A skill is a folder with a SKILL.md; a file beside it (but not in a nested skill) belongs to
+it, so a change to a bundled script is a change of the skill.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path, PurePosixPath
+from typing import NamedTuple
+
+from skillgate.core import NONE_ARM, ChangeKind, SkillChange
+from skillgate.errors import UsageError
+from skillgate.git import Entry, Repository
+from skillgate.skill import Files, Skill, parse
+
+SKILL_FILE = "SKILL.md"
+Tree = Mapping[str, Entry]
+
+
+class Subject(NamedTuple):
+    """One changed skill: what happened to it, and its two versions."""
+
+    change: SkillChange
+    base: Skill | None
+    head: Skill | None
+
+    @property
+    def is_same_content(self) -> bool:
+        """Say whether both versions hold the same bytes."""
+        return (
+            self.base is not None
+            and self.head is not None
+            and self.base.files.digest() == self.head.files.digest()
+        )
+
+
+def changed_skills(repository: Repository, base: str, head: str) -> tuple[Subject, ...]:
+    """Compare two commits; return the changed skills sorted by path."""
+    trees = repository.tree(base), repository.tree(head)
+    old, new = (skill_folders(tree) for tree in trees)
+    moved = _moved(repository.renames(base, head), old, new)
+    subjects = []
+    for folder in sorted(old.keys() | new.keys()):
+        if folder in moved.values() or old.get(folder) == new.get(folder):
+            continue
+        before = moved.get(folder, folder)
+        change = _change(folder, old.get(before, {}), new.get(folder, {}), moved.get(folder))
+        base_skill = _read(repository, before, old.get(before))
+        subjects.append(Subject(change, base_skill, _read(repository, folder, new.get(folder))))
+    return tuple(subjects)
+
+
+def single_subject(folder: Path, against: str, root: Path) -> Subject:
+    """Compare a skill on disk with nothing, with a git revision of itself, or with another folder.
+
+    Raises: UsageError when a folder holds no skill or the revision is unknown.
+    """
+    head = _read_folder(folder, root)
+    base = None
+    if (root / against).is_dir():
+        base = _read_folder(Path(against), root)
+    elif against != NONE_ARM:
+        base = _read_at(against, root / folder)
+    names = set(head.files.names) | set(base.files.names if base is not None else ())
+    kind = ChangeKind.CHANGED if base is not None else ChangeKind.ADDED
+    return Subject(SkillChange(path=head.path, kind=kind, files=tuple(sorted(names))), base, head)
+
+
+def _read_folder(folder: Path, root: Path) -> Skill:
+    if not (root / folder / SKILL_FILE).is_file():
+        raise UsageError(
+            f"{folder}: no skill there (no {SKILL_FILE})", "Name the folder that holds its SKILL.md."
+        )
+    return parse(Files.from_folder(root / folder), folder.as_posix())
+
+
+def _read_at(revision: str, folder: Path) -> Skill:
+    repository = Repository(folder)
+    inside = repository.prefix()
+    files = skill_folders(repository.tree(repository.commit(revision))).get(inside)
+    if files is None:
+        raise UsageError(f"no skill at {inside} in `{revision}`", "Use --against none for a new skill.")
+    skill = _read(repository, inside, files)
+    assert skill is not None
+    return skill
+
+
+def skill_folders(tree: Tree) -> dict[str, dict[str, Entry]]:
+    """Map each skill folder of a tree to its files, by path relative to the folder."""
+    folders = {str(PurePosixPath(path).parent) for path in tree if PurePosixPath(path).name == SKILL_FILE}
+    found: dict[str, dict[str, Entry]] = {folder: {} for folder in folders}
+    for path, entry in tree.items():
+        owner = _owner(path, folders)
+        if owner is not None:
+            found[owner][str(PurePosixPath(path).relative_to(owner))] = entry
+    return found
+
+
+def _owner(path: str, folders: set[str]) -> str | None:
+    """Return the nearest skill folder above a path; a dot folder never belongs to a root skill."""
+    for parent in PurePosixPath(path).parents:
+        if str(parent) in folders:
+            inside = PurePosixPath(path).relative_to(parent).parts
+            return None if str(parent) == "." and inside[0].startswith(".") else str(parent)
+    return None
+
+
+def _moved(
+    renames: Mapping[str, str], old: Mapping[str, object], new: Mapping[str, object]
+) -> dict[str, str]:
+    """Map new folder -> old folder where a SKILL.md was renamed and nothing took its old place."""
+    moved = {}
+    for after, before in renames.items():
+        if PurePosixPath(after).name == PurePosixPath(before).name == SKILL_FILE:
+            target, source = str(PurePosixPath(after).parent), str(PurePosixPath(before).parent)
+            if target not in old and source not in new:
+                moved[target] = source
+    return moved
+
+
+def _change(folder: str, before: Tree, after: Tree, old_path: str | None) -> SkillChange:
+    if not after:
+        kind = ChangeKind.DELETED
+    elif old_path is not None:
+        kind = ChangeKind.RENAMED
+    else:
+        kind = ChangeKind.CHANGED if before else ChangeKind.ADDED
+    files = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
+    return SkillChange(path=folder, kind=kind, old_path=old_path, files=tuple(files))
+
+
+def _read(repository: Repository, folder: str, files: Tree | None) -> Skill | None:
+    """Read a skill's regular files; a symlink may lead anywhere and is left out."""
+    if files is None:
+        return None
+    regular = {name: entry for name, entry in files.items() if entry.is_regular}
+    return parse(Files.from_map(repository.blobs(regular)), folder)

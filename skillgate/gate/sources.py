@@ -1,0 +1,141 @@
+"""Where configuration, suites and scripts come from: a git range or a folder.
+
+In a range everything that judges is read at the base, so a pull request cannot soften its
+own judge; what the base does not have yet is read at the head, and `notes` says so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from skillgate.bench.suite import Suite, load_suite
+from skillgate.config import FILE_NAME, Config, parse
+from skillgate.errors import ConfigError, SuiteError
+from skillgate.git import Entry, Repository
+from skillgate.shipped import shipped
+
+BUILTIN = "builtin:"
+
+
+class Source(Protocol):
+    """Reads what the configuration names."""
+
+    notes: list[str]
+
+    def read(self, path: str) -> bytes | None:
+        """Return a file by its path in the repository, None when there is none."""
+
+    def folder(self, path: str) -> Path | None:
+        """Return a folder of the repository on disk, None when there is none."""
+
+
+class FolderSource:
+    """Reads from a folder on disk: for `skillgate run`."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.notes: list[str] = []
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a file below the root (or at an absolute path)."""
+        target = self.root / path
+        return target.read_bytes() if target.is_file() else None
+
+    def folder(self, path: str) -> Path | None:
+        """Return a folder below the root (or at an absolute path)."""
+        target = self.root / path
+        return target if target.is_dir() else None
+
+
+class RangeSource:
+    """Reads from two commits, the base first; folders are written out below `scratch`."""
+
+    def __init__(self, repository: Repository, base: str, head: str, scratch: Path) -> None:
+        self._repository = repository
+        self._trees = repository.tree(base), repository.tree(head)
+        self._scratch = scratch
+        self.notes: list[str] = []
+
+    def read(self, path: str) -> bytes | None:
+        """Return the bytes of a regular file at the base, or at the head when it is new."""
+        found = self._entries(path, "")
+        entry = found.get(path)
+        return self._repository.blobs({path: entry})[path] if entry is not None and entry.is_regular else None
+
+    def folder(self, path: str) -> Path | None:
+        """Write a folder out and return it."""
+        entries = {name: e for name, e in self._entries(path, "/").items() if ".." not in name.split("/")}
+        target = self._scratch / "tree" / path
+        if not target.exists():
+            contents = self._repository.blobs(entries)
+            for name in sorted(contents, key=lambda n: entries[n].mode):  # links (12...) after files (10...)
+                _write(self._scratch / "tree" / name, contents[name], entries[name].mode)
+        return target if entries else None
+
+    def _entries(self, path: str, suffix: str) -> dict[str, Entry]:
+        prefix = path.rstrip("/") + suffix
+        for tree, is_new in zip(self._trees, (False, True), strict=True):
+            found = {n: e for n, e in tree.items() if n == prefix or (suffix and n.startswith(prefix))}
+            if found:
+                note = f"`{path}` is new in this range and was read at its head."
+                if is_new and note not in self.notes:
+                    self.notes.append(note)
+                return found
+        return {}
+
+
+def read_config(source: Source, path: str | None = None) -> Config:
+    """Read skillgate.yml, or the file that the user named; the defaults when there is none.
+
+    Raises: ConfigError with path:line, also when the named file is not there.
+    """
+    content = source.read(path or FILE_NAME)
+    if content is None and path is not None:
+        raise ConfigError(f"{path}: no such file", "Name a file of the repository with --config.")
+    return (
+        parse(decode_text(content, path or FILE_NAME), path or FILE_NAME) if content is not None else Config()
+    )
+
+
+def read_suites(source: Source, names: Sequence[str]) -> tuple[Suite, ...]:
+    """Load suites by folder, or by `builtin:NAME`. Raises: SuiteError."""
+    return tuple(_read_suite(_suite_folder(source, name), name) for name in names)
+
+
+def decode_text(content: bytes, path: str) -> str:
+    """Decode UTF-8. Raises: ConfigError."""
+    try:
+        return content.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        raise ConfigError(f"{path}:1: not UTF-8 text", "Save it as UTF-8.") from None
+
+
+def _read_suite(folder: Path, name: str) -> Suite:
+    try:
+        return load_suite(folder, name)
+    except SuiteError as problem:  # the user knows the suite by its name, not by where it was written out
+        raise SuiteError(problem.message.replace(folder.as_posix(), name), problem.hint) from None
+
+
+def _suite_folder(source: Source, name: str) -> Path:
+    if name.startswith(BUILTIN):
+        folder: Path | None = shipped("fixtures") / name.removeprefix(BUILTIN)
+    else:
+        folder = source.folder(name)
+    if folder is None or not (folder / "suite.yml").is_file():
+        known = ", ".join(
+            BUILTIN + path.parent.name for path in sorted(shipped("fixtures").glob("*/suite.yml"))
+        )
+        raise SuiteError(f"{name}: no suite there (no suite.yml)", f"Name its folder, or one of: {known}.")
+    return folder
+
+
+def _write(path: Path, content: bytes, mode: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if mode == "120000":
+        path.symlink_to(content.decode("utf-8", "surrogateescape"))
+        return
+    path.write_bytes(content)
+    path.chmod(0o755 if mode == "100755" else 0o644)

@@ -1,0 +1,33 @@
+"""Checks of what could not be looked at: files cut short, undecodable, unreadable; no skill at all."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from skillgate.core import Location, TaskFacts
+from skillgate.lint.check import Check, Hit
+from skillgate.skill import MAX_FILE_BYTES, MAX_LINES, Skill
+
+
+class NotFullyRead(Check, kw_only=True, rename="kebab"):
+    """A text file of the skill was not read, only in part, or only by guessing its encoding."""
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give one hit per file and reason."""
+        limits = {"bytes": f"{MAX_FILE_BYTES:,}", "lines": f"{MAX_LINES:,}"}
+        for source in skill.sources:
+            facts, where = source.facts, Location(path=source.path)
+            if facts.unreadable:
+                yield Hit(where=where, match="unreadable", values={"detail": facts.unreadable})
+            if facts.truncated:
+                yield Hit(where=where, match="size", variant="size", values=limits)
+            if facts.encoding != "utf-8":
+                yield Hit(where=where, match="encoding", variant="encoding", values={"encoding": facts.encoding})
+
+
+class NoSkills(Check, kw_only=True, rename="kebab"):
+    """No skill was found; the engine says so, as there is no skill to ask."""
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give nothing: here is a skill."""
+        return iter(())

@@ -1,0 +1,133 @@
+"""Checks of the frontmatter and its fields.
+
+A field that a broken frontmatter hides is not called missing: one cause, one finding.
+"""
+
+from __future__ import annotations
+
+import difflib
+import posixpath
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+from skillgate.core import TaskFacts
+from skillgate.lint.check import Check, Hit, quoted
+from skillgate.skill import Skill
+
+_NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_TYPES = {"bool": "a yes/no value", "int": "a number", "float": "a number", "seq": "a list", "map": "a mapping"}
+
+
+class FrontmatterProblem(Check, kw_only=True, rename="kebab"):
+    """The frontmatter has one of these problems (`skill.frontmatter`), or one of these fields is no text."""
+
+    problems: tuple[str, ...]
+    text_fields: tuple[str, ...] = ()
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give the problem, then each field whose value is not text."""
+        problem = skill.problem
+        if problem and problem.kind in self.problems and not skill.facts.unreadable:
+            values = {"detail": problem.detail, "key": problem.key}
+            yield Hit(where=problem.where, match=problem.key or problem.kind, variant=problem.kind, values=values)
+        for key in self.text_fields:
+            field = skill.frontmatter.get(key)
+            if field and field.text is None and field.tag != "null":
+                values = {"key": key, "type": _TYPES.get(field.tag, f"of the type `{field.tag}`")}
+                yield Hit(where=field.value_at, match=key, variant="not-text", values=values)
+
+
+class FieldMissing(Check, kw_only=True, rename="kebab"):
+    """A field is absent or blank."""
+
+    field: str
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give the place of the blank value, or the first line."""
+        field = skill.frontmatter.get(self.field)
+        if field is None and skill.problem is None:
+            yield Hit(where=skill.source.location(0), match=self.field, values={"field": self.field})
+        elif field and (field.tag == "null" or (field.text is not None and not field.text.strip())):
+            yield Hit(where=field.key_at, match=self.field, values={"field": self.field})
+
+
+class FieldLength(Check, kw_only=True, rename="kebab"):
+    """A text field has more than so many characters."""
+
+    field: str
+    max_chars: int
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give the place of the value."""
+        field = skill.frontmatter.get(self.field)
+        if field and len(field.text or "") > self.max_chars:
+            values = {"field": self.field, "chars": f"{len(field.text or ''):,}", "max": f"{self.max_chars:,}"}
+            yield Hit(where=field.value_at, match=self.field, values=values)
+
+
+class NameFormat(Check, kw_only=True, rename="kebab"):
+    """The name is missing or not lower-case letters, digits and single hyphens."""
+
+    max_chars: int = 64
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give the name; the variant `unicode` is a name that part of the specification accepts."""
+        field = skill.frontmatter.get("name")
+        if field is None or field.tag == "null" or field.text == "":
+            if skill.problem is None:
+                yield Hit(where=skill.source.location(0) if field is None else field.key_at, variant="missing")
+            return
+        name = field.text
+        if name is None or (_NAME.fullmatch(name) and len(name) <= self.max_chars):
+            return
+        values = {"name": name, "wrong": self._wrong(name), "suggestion": self._suggest(name)}
+        variant = "unicode" if self._wrong(name) == "" else ""
+        yield Hit(where=field.value_at, match=name, variant=variant, values=values)
+
+    def _wrong(self, name: str) -> str:
+        letters = unicodedata.normalize("NFKC", name).replace("-", "")
+        if len(name) > self.max_chars:
+            return f"has {len(name)} characters, {self.max_chars} are allowed"
+        if name != name.lower() or not letters.isalnum():
+            return "holds other characters than a-z, 0-9 and hyphens"
+        return "starts, ends or doubles a hyphen" if not all(name.split("-")) else ""
+
+    def _suggest(self, name: str) -> str:
+        plain = unicodedata.normalize("NFKD", name).encode("ascii", "ignore").decode().lower()
+        return re.sub(r"[^a-z0-9]+", "-", plain)[: self.max_chars].strip("-") or "my-skill"
+
+
+class NameFolder(Check, kw_only=True, rename="kebab"):
+    """A well-formed name is not the name of the folder; a skill in the root of a repository has none."""
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give the name; the variant `folder` when only the folder can be corrected."""
+        field = skill.frontmatter.get("name")
+        folder = posixpath.basename(skill.path)
+        if field and folder != "." and field.text != folder and _NAME.fullmatch(field.text or ""):
+            values = {"name": field.text or "", "folder": folder}
+            variant = "" if _NAME.fullmatch(folder) else "folder"
+            yield Hit(where=field.value_at, match=field.text or "", variant=variant, values=values)
+
+
+class UnknownKeys(Check, kw_only=True, rename="kebab"):
+    """The frontmatter has keys that neither the specification nor a known client defines."""
+
+    known: tuple[str, ...]
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give all of them at once, at the first; the variant `typo` when one is nearly a known key."""
+        unknown = [key for key in skill.frontmatter if key not in self.known]
+        if not unknown or skill.problem:
+            return
+        close = {key: self._nearest(key) for key in unknown}
+        typos = [key for key in unknown if close[key]]
+        first = (typos or unknown)[0]
+        values = {"keys": quoted(unknown), "key": first, "nearest": close[first]}
+        where = skill.frontmatter[first].key_at
+        yield Hit(where=where, match=", ".join(unknown), variant="typo" if typos else "", values=values)
+
+    def _nearest(self, key: str) -> str:
+        spelled = key.lower().replace("_", "-")
+        return next(iter(difflib.get_close_matches(spelled, self.known, n=1, cutoff=0.85)), "")

@@ -1,0 +1,87 @@
+"""The check of code blocks that are whole files: an agent may copy them where the task wants something else."""
+
+from __future__ import annotations
+
+import posixpath
+import re
+from collections.abc import Iterator, Sequence
+
+from skillgate.core import Location, TaskFacts
+from skillgate.lint.check import Check, Hit
+from skillgate.lint.collision import collide, describe
+from skillgate.skill import CodeBlock, Skill, Slice
+
+_PLACEHOLDER = re.compile(
+    r"<[A-Za-z][\w -]*>|\{\{ ?[\w-]+ ?\}\}|\bYOUR[_-]|\byour[_-]|\bTODO\b|\bCHANGE_?ME\b|\bexample\.(?:com|org)\b"
+    r"|\bpath/to/|\bxxx+\b|# ?\.\.\.|// ?\.\.\.|^\s*\.\.\.\s*$",
+    re.MULTILINE,
+)
+_PATH_PLACEHOLDER = re.compile(r"[<>{}$*]|\bpath/to\b|\b(?:your|my|example|foo)\b", re.IGNORECASE)
+_ADAPT = re.compile(
+    r"\b(?:adapt|adjust|customi[sz]e|tailor|modify|rename)\b|\breplace\b.{1,40}\bwith\b|\b(?:do not|don['’]t|never) copy\b"
+    r"|\bwhere the (?:task|user|project|repository)\b|\bonly (?:a sketch|an example|an illustration)\b",
+    re.IGNORECASE,
+)
+_WHOLE_FILE = {
+    kind: [re.compile(pattern, re.MULTILINE) for pattern in patterns]
+    for kind, patterns in {
+        "workflow": (r"^on:", r"^jobs:"),
+        "composite action": (r"^runs:", r"^ +using:"),
+        "manifest": (r"^apiVersion:", r"^kind:"),
+        "compose file": (r"^services:",),
+        "Dockerfile": (r"^FROM [\w$]", r"^RUN "),
+        "page": (r"^<!(?:DOCTYPE|doctype) html",),
+        "script": (r"\A#!",),
+    }.items()
+}
+
+
+class TemplateAnchoring(Check, kw_only=True, rename="kebab"):
+    """A block that names its own path, or is a whole file by its content, and invites copying.
+
+    Its weight is 0 to 3: one each for a fixed path, no placeholder in it, no sentence nearby that says to adapt it.
+    """
+
+    min_lines: int = 20
+    min_weight: int = 2
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give each block: the variant `collision` where a task wants such a file in another folder."""
+        for block in skill.code_blocks:
+            collisions = collide(block.path, tasks) if block.path else ()
+            where = Location(path=skill.file, line=block.path_line if collisions else block.line)
+            match = block.path or block.content[:200]
+            values = {"path": block.path or "", "line": str(where.line)}
+            if collisions:
+                yield Hit(where=where, match=match, variant="collision", values=values | describe(collisions))
+                continue
+            kind = self._kind(block)
+            points = _points(skill, block) if kind else []
+            if len(points) >= self.min_weight:
+                values |= {"kind": kind, "weight": str(len(points)), "why": ", ".join(points)}
+                values |= {"lines": str(block.content.count("\n")), "at": f" for `{block.path}`" if block.path else ""}
+                yield Hit(where=where, match=match, values=values)
+
+    def _kind(self, block: CodeBlock) -> str:
+        if block.path and block.content.count("\n") >= (5 if posixpath.dirname(block.path) else self.min_lines):
+            return "file"
+        if block.content.count("\n") < self.min_lines:
+            return ""
+        content = block.content
+        return next((kind for kind, parts in _WHOLE_FILE.items() if all(p.search(content) for p in parts)), "")
+
+
+def _points(skill: Skill, block: CodeBlock) -> list[str]:
+    fixed = block.path and posixpath.dirname(block.path) and not _PATH_PLACEHOLDER.search(block.path)
+    section = next((part for part in reversed(skill.slices) if part.line <= block.line), None)
+    reasons = {
+        "its path is fixed": bool(fixed),
+        "it holds no placeholder": not _PLACEHOLDER.search(block.content),
+        "no sentence says to adapt it": not _says_adapt(skill, section),
+    }
+    return [reason for reason, holds in reasons.items() if holds]
+
+
+def _says_adapt(skill: Skill, section: Slice | None) -> bool:
+    first, last = (section.line, section.end_line) if section else (1, len(skill.source.lines))
+    return any(first <= number <= last and _ADAPT.search(text) for number, text in skill.prose)

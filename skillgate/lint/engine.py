@@ -1,0 +1,39 @@
+"""Skill x Rule -> Finding[]: sorted, the same on every run; a bad file never stops the others."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from skillgate.core import Finding, Location, TaskFacts
+from skillgate.lint.check import Hit
+from skillgate.lint.rule import Rule
+from skillgate.skill import Files, Skill, parse
+
+NO_SKILLS = "no-skills"
+
+
+def lint_skill(skill: Skill, rules: Sequence[Rule], tasks: Sequence[TaskFacts] = ()) -> tuple[Finding, ...]:
+    """Return the findings of one skill; `tasks` are those of the suites that judge it."""
+    return _sorted(rule.finding(hit) for rule in rules for hit in rule.make_check()(skill, tasks))
+
+
+def lint_folders(
+    root: Path, folders: Sequence[str], rules: Sequence[Rule], tasks: Sequence[TaskFacts] = ()
+) -> tuple[Finding, ...]:
+    """Return the findings of skill folders, which are relative to `root`."""
+    return _sorted(
+        finding
+        for folder in folders
+        for finding in lint_skill(parse(Files.from_folder(root / folder), folder), rules, tasks)
+    )
+
+
+def no_skills_finding(rules: Sequence[Rule], folder: str) -> tuple[Finding, ...]:
+    """Return what to say when a search below `folder` found no skill; nothing when the user switched that off."""
+    hit = Hit(where=Location(path=folder), match=folder, values={"folder": folder})
+    return tuple(rule.finding(hit) for rule in rules if rule.check == NO_SKILLS)
+
+
+def _sorted(findings: Iterator[Finding]) -> tuple[Finding, ...]:
+    return tuple(sorted(findings, key=lambda finding: (finding.where, finding.rule, finding.match, finding.message)))

@@ -1,0 +1,45 @@
+"""Rules -> text for a terminal, Markdown for the docs, or JSON. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+import msgspec
+
+from skillgate.lint.rule import Example, Rule, clean
+
+
+def render(rules: Sequence[Rule], style: str) -> str:
+    """Render rules as `text`, `markdown` or `json`; one rule alone is explained in full."""
+    if style == "json":
+        return json.dumps(msgspec.to_builtins(rules), indent=2) + "\n"  # it can write half surrogates
+    if style == "markdown":
+        return _table(rules) + "".join(f"\n{_page(rule)}" for rule in rules)
+    if len(rules) == 1:
+        return _page(rules[0])
+    width = max(len(rule.id) for rule in rules)
+    return "".join(f"{rule.id:{width}}  {rule.severity:7}  {rule.title}\n" for rule in rules)
+
+
+def _table(rules: Sequence[Rule]) -> str:
+    rows = (f"| [{r.id}](#{r.id}) | {r.severity} | {r.scope} | {r.title} |\n" for r in rules)
+    return "| rule | severity | scope | finds |\n|---|---|---|---|\n" + "".join(rows)
+
+
+def _page(rule: Rule) -> str:
+    evidence = "".join(f"- {e.says[0].upper()}{e.says[1:]} ({e.source}).\n" for e in rule.evidence)
+    options = "".join(f"- `{name}: {value}`\n" for name, value in sorted(rule.options.items()))
+    parts = (
+        f"## {rule.id}\n\n{rule.title} ({rule.severity}, {rule.scope}, since {rule.since}).\n\n{rule.why.strip()}\n",
+        f"\n**Says:** {rule.message}. {rule.hint}\n",
+        f"\n**Evidence**\n{evidence}",
+        f"\n**Options**\n{options}" if options else "",
+        f"\n**Before**\n{_example(rule.examples.bad[0])}\n**After**\n{_example(rule.examples.good[0])}",
+    )
+    return "".join(parts)
+
+
+def _example(example: Example) -> str:
+    files = {"SKILL.md": example} if isinstance(example, str) else example
+    return "".join(f"\n`{path}`\n``````\n{clean(content.rstrip())}\n``````\n" for path, content in files.items())

@@ -1,0 +1,165 @@
+"""rules/*.yml -> Rule: id, severity, wording, evidence and examples of one check with its options.
+
+A folder is read as it is: there is no list of rules. What a user overrides (off, another severity, options) is
+merged here, so that the engine sees final rules only.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+
+from skillgate.config import FILE_NAME, RuleOptions
+from skillgate.core import Finding, Severity, Struct
+from skillgate.document import decode, nearest
+from skillgate.errors import ConfigError, RuleError, SkillgateError
+from skillgate.lint.check import Check, Hit
+from skillgate.lint.checks import CHECKS
+
+Example = str | dict[str, str]
+_SLOT = re.compile(r"\{([a-z-]+)\}")
+
+
+class Evidence(Struct, kw_only=True):
+    """Where a rule's claim comes from and what stands there."""
+
+    source: str
+    says: str
+
+
+class Examples(Struct, kw_only=True):
+    """SKILL.md texts, or maps from path to content, of a skill in a folder named `demo`.
+
+    Each bad one gives this rule and nothing else, each good one nothing.
+    """
+
+    bad: Annotated[tuple[Example, ...], msgspec.Meta(min_length=1)]
+    good: Annotated[tuple[Example, ...], msgspec.Meta(min_length=1)]
+
+
+class Variant(Struct, kw_only=True):
+    """What a rule says otherwise about hits of one kind; what is not given is the rule's."""
+
+    severity: Severity | None = None
+    message: str | None = None
+    hint: str | None = None
+
+
+class Rule(Struct, kw_only=True):
+    """One rule file. `{...}` in messages and hints is filled by the check."""
+
+    id: Annotated[str, msgspec.Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$")]
+    title: str
+    severity: Severity
+    scope: Annotated[str, msgspec.Meta(pattern="^(spec|client:[a-z-]+|evidence|security|style)$")]
+    check: str
+    options: dict[str, Any] = msgspec.field(name="with", default_factory=dict)
+    message: str
+    hint: str
+    variants: dict[str, Variant] = {}
+    why: str
+    evidence: Annotated[tuple[Evidence, ...], msgspec.Meta(min_length=1)]
+    since: str
+    examples: Examples
+
+    def make_check(self) -> Check:
+        """Build the check. Raises: msgspec.ValidationError for options that it does not take."""
+        return msgspec.convert(self.options, CHECKS[self.check])
+
+    def finding(self, hit: Hit) -> Finding:
+        """Word a hit: the rule sets id, severity, scope and evidence."""
+        variant = self.variants.get(hit.variant, Variant())
+        return Finding(
+            rule=self.id,
+            severity=variant.severity or self.severity,
+            scope=self.scope,
+            message=_fill(variant.message or self.message, hit.values),
+            where=msgspec.structs.replace(hit.where, path=clean(hit.where.path)),
+            hint=_fill(self.hint if variant.hint is None else variant.hint, hit.values),
+            evidence=f"{self.evidence[0].says} ({self.evidence[0].source})",
+            match=clean(hit.match),
+        )
+
+
+def load_rules(folder: Path, options: Mapping[str, RuleOptions] | None = None) -> tuple[Rule, ...]:
+    """Read every rule file of a folder, sorted by id, as `lint.rules` of the configuration wants them.
+
+    Raises: RuleError with path:line for a bad file, ConfigError for options that name no rule or no option.
+    """
+    rules = {path.stem: _read(path) for path in sorted(folder.glob("*.yml"))}
+    if not rules:
+        raise RuleError(f"{folder}: there is no rule file", "A rule is a file `<id>.yml`.")
+    for name in options or {}:
+        if name not in rules:
+            raise ConfigError(f"{FILE_NAME}: `lint.rules` names `{name}`, which is no rule", nearest(name, rules))
+    wanted = ((rule, (options or {}).get(rule.id, True)) for rule in rules.values())
+    return tuple(_override(rule, option) for rule, option in wanted if option is not False)
+
+
+def _read(path: Path) -> Rule:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RuleError(f"{path}:1: cannot be read: {error}", "Save it as UTF-8 text.") from None
+    rule = decode(text, Rule, str(path), RuleError)
+    if rule.id != path.stem:
+        raise _at(text, path, "id", f"the id is `{rule.id}`, the file is `{path.name}`", f"Write `id: {path.stem}`.")
+    if rule.check not in CHECKS:
+        hint = nearest(rule.check, CHECKS)
+        raise _at(text, path, "check", f"there is no check `{rule.check}`", hint)
+    try:
+        rule.make_check()
+    except msgspec.ValidationError as error:
+        message, hint = _explain(error, rule.check)
+        raise _at(text, path, "with", message, hint) from None
+    return rule
+
+
+def _at(text: str, path: Path, key: str, message: str, hint: str) -> SkillgateError:
+    found = re.search(rf"^{key}:", text, re.MULTILINE)
+    line = text.count("\n", 0, found.start()) + 1 if found else 1
+    return RuleError(f"{path}:{line}: {message}", hint)
+
+
+def _override(rule: Rule, option: RuleOptions) -> Rule:
+    if option is True:
+        return rule
+    given = dict(option) if isinstance(option, dict) else {"severity": option}
+    severity = given.pop("severity", None)
+    changed = msgspec.structs.replace(rule, options={**rule.options, **given})
+    try:
+        changed.make_check()
+        return _with_severity(changed, msgspec.convert(severity, Severity | None))
+    except msgspec.ValidationError as error:
+        message, hint = _explain(error, rule.check)
+        raise ConfigError(f"{FILE_NAME}: `lint.rules.{rule.id}`: {message}", hint) from None
+
+
+def _with_severity(rule: Rule, severity: Severity | None) -> Rule:
+    """A severity of the user holds for all that the rule finds."""
+    if severity is None:
+        return rule
+    variants = {name: msgspec.structs.replace(v, severity=None) for name, v in rule.variants.items()}
+    return msgspec.structs.replace(rule, severity=severity, variants=variants)
+
+
+def _explain(error: msgspec.ValidationError, check: str) -> tuple[str, str]:
+    message = str(error)
+    unknown = re.search(r"unknown field `(.+?)`", message)
+    if unknown:
+        known = ("severity", *CHECKS[check].__struct_encode_fields__)
+        return f"unknown option `{unknown[1]}`", nearest(unknown[1], known)
+    return message[0].lower() + message[1:], "Correct the value."
+
+
+def _fill(template: str, values: Mapping[str, str]) -> str:
+    return clean(_SLOT.sub(lambda slot: values.get(slot[1], slot[0]), template)).strip()
+
+
+def clean(text: str) -> str:
+    """Replace lone surrogates, which no output format can carry."""
+    return text.encode("utf-8", "replace").decode("utf-8")

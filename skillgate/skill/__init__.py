@@ -1,0 +1,178 @@
+"""The one loader of a skill: the bytes of a folder in, everything that rules look at out.
+
+All is read and parsed once, when first asked for, and shared. No content makes it raise or takes
+unbounded time; what was cut short stands in `facts`. Knows no rule and no tokenizer.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Iterator, Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from skillgate.skill import markdown
+from skillgate.skill.files import SKILL_FILE, Files, discover
+from skillgate.skill.frontmatter import Field, Frontmatter, Problem, read_frontmatter
+from skillgate.skill.markdown import CodeBlock, Link, Slice, is_file_name
+from skillgate.skill.source import MAX_FILE_BYTES, MAX_LINES, Facts, Source, decode
+
+if TYPE_CHECKING:
+    from markdown_it.token import Token
+
+__all__ = [
+    "MAX_FILE_BYTES",
+    "MAX_LINES",
+    "MAX_TREE_BYTES",
+    "SKILL_FILE",
+    "CodeBlock",
+    "Facts",
+    "Field",
+    "Files",
+    "Link",
+    "Problem",
+    "Skill",
+    "Slice",
+    "Source",
+    "discover",
+    "is_file_name",
+    "parse",
+]
+
+MAX_TREE_BYTES = 16_000_000
+MAX_PROSE_CHARS = 10_000
+_TEXT_SUFFIXES = frozenset(
+    " .bash .bat .cfg .cjs .cmd .conf .env .fish .ini .js .json .lua .markdown .md .mdx .mjs .pl .ps1 .py .r .rb .rst"
+    " .sh .sql .toml .ts .tsx .txt .xml .yaml .yml .zsh".split(" ")
+)
+
+
+class Skill:
+    """A skill folder; `path` is relative to the root of the repository, `.` for the root itself."""
+
+    def __init__(self, path: str, files: Files) -> None:
+        self.path, self.files = path, files
+
+    @property
+    def file(self) -> str:
+        """Return the path of its SKILL.md."""
+        return self.locate(SKILL_FILE)
+
+    def locate(self, name: str) -> str:
+        """Turn a name inside the folder into a path from the root of the repository."""
+        return posixpath.normpath(posixpath.join(self.path, name))
+
+    # --- SKILL.md
+
+    @cached_property
+    def source(self) -> Source:
+        """Return the decoded SKILL.md, empty when it cannot be read."""
+        return self._load(SKILL_FILE)
+
+    @property
+    def text(self) -> str:
+        """Return the decoded text: LF line ends, no byte-order mark."""
+        return self.source.text
+
+    @property
+    def facts(self) -> Facts:
+        """Return what decoding changed or could not do."""
+        return self.source.facts
+
+    @cached_property
+    def _front(self) -> Frontmatter:
+        return read_frontmatter(self.source)
+
+    @property
+    def frontmatter(self) -> Mapping[str, Field]:
+        """Return the keys with their marks, also those saved from broken YAML."""
+        return self._front.fields
+
+    @property
+    def problem(self) -> Problem | None:
+        """Return why the frontmatter cannot be used, None when it can."""
+        return self._front.problem
+
+    @property
+    def name(self) -> str | None:
+        """Return the name, None when it is missing or no text."""
+        return self.frontmatter["name"].text if "name" in self.frontmatter else None
+
+    @property
+    def description(self) -> str | None:
+        """Return the description, None when it is missing or no text."""
+        return self.frontmatter["description"].text if "description" in self.frontmatter else None
+
+    @property
+    def body(self) -> str:
+        """Return the text after the frontmatter."""
+        return self.text[self._front.body :]
+
+    @property
+    def body_line(self) -> int:
+        """Return the line that the body starts in."""
+        return self.source.location(self._front.body).line
+
+    @cached_property
+    def _parsed(self) -> markdown.Parsed:
+        return markdown.parse(self.source, self._front.body)
+
+    @property
+    def tokens(self) -> tuple[Token, ...]:
+        """Return the Markdown block tokens; `map` counts lines of the file from 0, inline content is unparsed."""
+        return self._parsed.tokens
+
+    @cached_property
+    def slices(self) -> tuple[Slice, ...]:
+        """Return the parts of the body, one per heading."""
+        return markdown.slices(self.tokens, len(self.source.lines))
+
+    @cached_property
+    def code_blocks(self) -> tuple[CodeBlock, ...]:
+        """Return the fenced and indented blocks."""
+        return markdown.code_blocks(self.tokens)
+
+    @cached_property
+    def links(self) -> tuple[Link, ...]:
+        """Return the targets of links and images."""
+        return markdown.links(self.source, self._parsed)
+
+    @cached_property
+    def prose(self) -> tuple[tuple[int, str], ...]:
+        """Return the lines of the body that stand in no code block, each with its number and cut when overlong."""
+        code = {line for block in self.code_blocks for line in range(block.line, block.end_line + 1)}
+        lines = enumerate(self.source.lines[self.body_line - 1 :], self.body_line)
+        return tuple((number, text[:MAX_PROSE_CHARS]) for number, text in lines if number not in code)
+
+    # --- the other files
+
+    @cached_property
+    def sources(self) -> tuple[Source, ...]:
+        """Return SKILL.md and the text files beside it, up to MAX_TREE_BYTES in all."""
+        return (self.source, *self._siblings())
+
+    def _siblings(self) -> Iterator[Source]:
+        left = MAX_TREE_BYTES
+        for name in self.files.names:
+            if name == SKILL_FILE or posixpath.splitext(name)[1].lower() not in _TEXT_SUFFIXES:
+                continue
+            source = self._load(name)
+            left -= len(source.text)
+            if left < 0:
+                reason = f"the text files of this skill hold more than {MAX_TREE_BYTES:,} characters"
+                yield Source(source.path, "", Facts(unreadable=reason))
+                return
+            if "\0" not in source.text:  # a program without a suffix is no text
+                yield source
+
+    def _load(self, name: str) -> Source:
+        try:
+            raw = self.files.read(name, MAX_FILE_BYTES + 1)
+        except OSError as error:
+            return Source(self.locate(name), "", Facts(unreadable=error.strerror or str(error)))
+        return decode(raw, self.locate(name), MAX_LINES if name == SKILL_FILE else None)
+
+
+def parse(files: Files, path: str) -> Skill:
+    """Make a skill of a folder's files; `path` is relative to the root of the repository. Never raises."""
+    return Skill(path, files)

@@ -1,0 +1,114 @@
+"""Where a skill's bytes come from: a folder on disk or a mapping, with the same names and digest.
+
+Knows nothing of what stands in the files. Nothing is read before it is asked for, links are
+never followed out of the folder.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import posixpath
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+
+from skillgate.config import matches
+from skillgate.errors import UsageError
+
+SKILL_FILE = "SKILL.md"
+_SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
+
+
+class Files:
+    """The contents of one skill folder, from disk or from memory; read when asked for.
+
+    `names` are sorted and relative with forward slashes. A folder below with a SKILL.md of its own
+    is another skill and left out, as are version control, caches and installed packages.
+    """
+
+    def __init__(
+        self, names: Iterable[str], read: Callable[[str, int], bytes], links: Iterable[str] = ()
+    ) -> None:
+        self._links = frozenset(links)
+        self._known = frozenset(names) | self._links
+        self._read = read
+        nested = {posixpath.dirname(name) for name in self._known if name.endswith(f"/{SKILL_FILE}")}
+        foreign = nested | self._links
+        self._own = frozenset(n for n in self._known if n not in foreign and foreign.isdisjoint(_parents(n)))
+        self.names = tuple(sorted(self._own))
+
+    @classmethod
+    def from_folder(cls, folder: Path) -> Files:
+        """List a folder on disk; links are known to exist but not followed out of it.
+
+        Raises: UsageError when there is no such folder.
+        """
+        if not folder.is_dir():
+            raise UsageError(f"{folder}: there is no such folder", "Name a folder that holds a SKILL.md.")
+        root, names, links = folder.resolve(), [], []
+        for parent, folders, files in os.walk(root):
+            _prune(folders)
+            for name in (*folders, *files):
+                path = Path(parent, name)
+                if path.is_symlink() and not (name in files and path.resolve().is_relative_to(root)):
+                    links.append(path.relative_to(root).as_posix())
+                elif name in files:
+                    names.append(path.relative_to(root).as_posix())
+
+        def read(name: str, limit: int) -> bytes:
+            with (root / name).open("rb") as file:
+                return file.read(limit)
+
+        return cls(names, read, links)
+
+    @classmethod
+    def from_map(cls, content: Mapping[str, bytes]) -> Files:
+        """Take names and contents as they are, for instance from a git tree."""
+        names = [name for name in content if _SKIPPED_FOLDERS.isdisjoint(name.split("/"))]
+        return cls(names, lambda name, limit: content[name] if limit < 0 else content[name][:limit])
+
+    def read(self, name: str, limit: int = -1) -> bytes:
+        """Return the bytes of a file, at most `limit` of them. Raises: OSError when that fails."""
+        if name not in self._own:
+            raise FileNotFoundError(f"{name} is not a file of this skill")
+        return self._read(name, limit)
+
+    def has(self, path: str) -> bool:
+        """Say whether a file or folder of this name exists, other skills below and links included."""
+        known = path in self._known or path in self._folders or path in ("", ".")
+        return known or not self._links.isdisjoint(_parents(path))
+
+    def digest(self) -> str:
+        """Return the identity of the contents: equal wherever the folder lies."""
+        total = hashlib.sha256()
+        for name in self.names:
+            encoded = name.encode("utf-8", "surrogateescape")
+            total.update(hashlib.sha256(encoded).digest() + hashlib.sha256(self.read(name)).digest())
+        return total.hexdigest()
+
+    @cached_property
+    def _folders(self) -> frozenset[str]:
+        return frozenset(parent for name in self._known for parent in _parents(name))
+
+
+def discover(root: Path, patterns: Sequence[str] = ("**",)) -> tuple[str, ...]:
+    """Return the skill folders below `root` that match, relative to it and sorted; the root itself is `.`."""
+    found = []
+    for parent, folders, files in os.walk(root):
+        _prune(folders)
+        if SKILL_FILE in files:
+            found.append(Path(parent).relative_to(root).as_posix())
+    return tuple(sorted(folder for folder in found if any(matches(folder, pattern) for pattern in patterns)))
+
+
+def _prune(folders: list[str]) -> None:
+    folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
+
+
+def _parents(name: str) -> Iterator[str]:
+    while (parent := posixpath.dirname(name)) not in ("", name):
+        yield parent
+        name = parent
+
+

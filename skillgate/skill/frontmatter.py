@@ -1,0 +1,136 @@
+"""The YAML between the two `---` lines -> fields with marks, also when it is broken.
+
+A client that cannot read the YAML loses every field; a reader of findings must not. So the first
+problem is kept as a value and the other fields are read as far as they can be. Aliases are never expanded.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import yaml
+
+from skillgate.core import Location, Struct
+from skillgate.document import refuse_bomb, refuse_duplicates
+from skillgate.skill.source import Source
+
+MAX_FRONTMATTER_CHARS = 32_000
+_C_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+
+class Field(Struct, kw_only=True):
+    """One key of the frontmatter. `text` is None unless the value is text; `tag` is its YAML type."""
+
+    key: str
+    text: str | None
+    tag: str
+    key_at: Location
+    value_at: Location
+
+
+class Problem(Struct, kw_only=True):
+    """Why the frontmatter is not what a client can read; `kind` is a variant of a rule."""
+
+    kind: str
+    detail: str
+    where: Location
+    key: str = ""
+
+
+class Frontmatter(NamedTuple):
+    """The fields, also those that could be saved from broken YAML; the body starts at `body`, an offset."""
+
+    fields: Mapping[str, Field]
+    problem: Problem | None
+    body: int
+
+
+_OPEN = re.compile(r"---[ \t]*\n")
+_CLOSE = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
+_LATE = re.compile(r"\s*---[ \t]*\n(?:[\w-]+:.*\n)")
+_KEY_LINE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
+_UNQUOTED_COLON = re.compile(r"[^\S\n]*(?:- )?([\w-]+):[ \t]+(?![\"'|>\[{&*!#])\S.*?:(?: |$)")
+
+
+def read_frontmatter(source: Source) -> Frontmatter:
+    """Read what stands between the first line and the next line of three dashes."""
+    text = source.text
+    opened = _OPEN.match(text)
+    if opened is None:
+        kind = "empty" if not text.strip() else "late" if _LATE.match(text) else "missing"
+        return Frontmatter({}, Problem(kind=kind, detail="", where=source.location(0)), 0)
+    closed = _CLOSE.search(text, opened.end())
+    if closed is None:
+        return Frontmatter({}, Problem(kind="unclosed", detail="", where=source.location(0)), 0)
+    start, end = opened.end(), closed.start()
+    if end - start > MAX_FRONTMATTER_CHARS:
+        detail = f"longer than {MAX_FRONTMATTER_CHARS:,} characters"
+        return Frontmatter({}, Problem(kind="yaml", detail=detail, where=source.location(0)), closed.end())
+    return _read_yaml(source, text[start:end], start, closed.end())
+
+
+def _read_yaml(source: Source, text: str, start: int, body: int) -> Frontmatter:
+    fields: dict[str, Field] = {}
+    try:
+        node = _compose(text)
+        if isinstance(node, yaml.MappingNode):
+            fields = dict(_fields(source, node, start))
+            refuse_bomb(node)
+            refuse_duplicates(node)
+        else:
+            wrong = Problem(kind="yaml", detail="it is not a list of `key: value`", where=source.location(start))
+            return Frontmatter({}, wrong, body)
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        offset = start + min(mark.index if mark else 0, len(text))
+        return Frontmatter(fields or _salvage(source, text, start), _explain(source, offset, error), body)
+    except (yaml.YAMLError, ValueError, RecursionError) as error:
+        offset = start + getattr(error, "position", 0)
+        detail = getattr(error, "reason", "") or str(error) or "nested too deeply"
+        problem = Problem(kind="yaml", detail=detail, where=source.location(offset))
+        return Frontmatter(fields or _salvage(source, text, start), problem, body)
+    return Frontmatter(fields, None, body)
+
+
+def _compose(text: str) -> yaml.Node | None:
+    """Compose with libyaml; where it fails the slower loader decides (it accepts lone surrogates)."""
+    try:
+        return yaml.compose(text, Loader=_C_LOADER)
+    except (yaml.YAMLError, UnicodeError):
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+
+
+def _fields(source: Source, node: yaml.MappingNode, start: int) -> Iterator[tuple[str, Field]]:
+    for key, value in node.value:
+        text = value.value if value.tag == "tag:yaml.org,2002:str" else None
+        yield str(key.value), Field(
+            key=str(key.value),
+            text=text,
+            tag=value.tag.rpartition(":")[2],
+            key_at=source.location(start + key.start_mark.index),
+            value_at=source.location(start + value.start_mark.index),
+        )
+
+
+def _salvage(source: Source, text: str, start: int) -> dict[str, Field]:
+    """Read `key: value` lines out of broken YAML, so that one bad line does not hide the others."""
+    found = {}
+    for match in _KEY_LINE.finditer(text):
+        value = " ".join(match[2].split()).lstrip("|>-+ ").strip("\"' ")
+        key_at, value_at = (source.location(start + match.start(group)) for group in (1, 2))
+        tag = "str" if value else "null"
+        found[match[1]] = Field(key=match[1], text=value or None, tag=tag, key_at=key_at, value_at=value_at)
+    return found
+
+
+def _explain(source: Source, offset: int, error: yaml.MarkedYAMLError) -> Problem:
+    where = source.location(offset)
+    line = _UNQUOTED_COLON.match(source.lines[where.line - 1])
+    if line and "mapping values are not allowed" in str(error.problem):
+        return Problem(kind="unquoted-colon", detail=line[1], where=where, key=line[1])
+    return Problem(kind="yaml", detail=str(error.problem or error.context), where=where)
+
+

@@ -1,0 +1,85 @@
+"""Bytes -> text: decoding that cannot fail, and exact lines and columns.
+
+What had to be changed or left out on the way stands in `Facts`.
+"""
+
+from __future__ import annotations
+
+import bisect
+import codecs
+import re
+from functools import cached_property
+
+from skillgate.core import Location, Struct
+
+MAX_FILE_BYTES = 1_000_000
+WINDOW = 300
+MAX_LINES = 10_000  # of a SKILL.md: a Markdown block costs up to 0.1 ms
+
+
+
+class Facts(Struct, kw_only=True):
+    """What decoding changed or could not do; `unreadable` says why there is no text at all."""
+
+    encoding: str = "utf-8"
+    bom: bool = False
+    crlf: bool = False
+    truncated: bool = False
+    unreadable: str = ""
+
+
+class Source:
+    """One decoded file: no byte-order mark, lines end in LF; `path` is relative to the repository."""
+
+    def __init__(self, path: str, text: str, facts: Facts) -> None:
+        self.path, self.text, self.facts = path, text, facts
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """Return the lines without their ends."""
+        return tuple(self.text.split("\n"))
+
+    @cached_property
+    def starts(self) -> tuple[int, ...]:
+        """Return the offset of each line."""
+        return (0, *(match.end() for match in re.finditer("\n", self.text)))
+
+    def location(self, offset: int) -> Location:
+        """Turn an offset in `text` into line and column."""
+        line = bisect.bisect_right(self.starts, offset)
+        return Location(path=self.path, line=line, column=offset - self.starts[line - 1] + 1)
+
+    def offset(self, where: Location) -> int:
+        """Turn line and column into an offset in `text`."""
+        return self.starts[where.line - 1] + where.column - 1
+
+    def around(self, start: int, end: int) -> tuple[str, str]:
+        """Return what stands before and after a match on the same line, at most WINDOW characters each."""
+        before, after = self.text[max(0, start - WINDOW) : start], self.text[end : end + WINDOW]
+        return before.rpartition("\n")[2], after.partition("\n")[0]
+
+    def start(self, line: int) -> int:
+        """Return the offset of a line counted from 0, the end of the text for one beyond it."""
+        return self.starts[line] if line < len(self.starts) else len(self.text)
+
+
+def decode(raw: bytes, path: str, max_lines: int | None = None) -> Source:
+    """Decode any bytes: UTF-8, UTF-16 with a mark, else one character per byte (cp1252).
+
+    What exceeds MAX_FILE_BYTES or `max_lines` is cut off.
+    """
+    truncated = len(raw) > MAX_FILE_BYTES
+    raw = raw[:MAX_FILE_BYTES]
+    encoding = "utf-16" if raw.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) else "utf-8"
+    try:
+        text = codecs.getincrementaldecoder(encoding)().decode(raw, final=not truncated)
+    except UnicodeDecodeError:
+        encoding, text = "cp1252", raw.decode("cp1252", "replace")
+    bom = encoding == "utf-16" or text.startswith("\ufeff")
+    crlf = "\r" in text
+    text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
+    if max_lines and text.count("\n") > max_lines:
+        text, truncated = "\n".join((*text.split("\n", max_lines)[:max_lines], "")), True
+    return Source(path, text, Facts(encoding=encoding, bom=bom, crlf=crlf, truncated=truncated))
+
+

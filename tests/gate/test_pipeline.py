@@ -1,0 +1,263 @@
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from skillgate.bench.runner import Quiet
+from skillgate.core import ChangeKind, Decision, GateReport, Metric, Outcome
+from skillgate.errors import ConfigError, PrerequisiteError, SuiteError, UsageError
+from skillgate.gate.judge import DELETED, NO_AGENT, NO_SUITE, SAME_CONTENT
+from skillgate.gate.pipeline import NOTHING, Options, describe_plan, gate_range, gate_skill
+from skillgate.report import json as report_json
+
+PYTHON_BIN = Path(sys.executable).parent
+
+
+class Notes(Quiet):
+    def __init__(self) -> None:
+        self.said: list[str] = []
+
+    def note(self, message: str) -> None:
+        self.said.append(message)
+
+
+def gate(repo: Any, tmp_path: Path, notes: Notes | None = None, **options: Any) -> GateReport:
+    chosen = Options(out=options.pop("out", tmp_path / "out"), python_bin=PYTHON_BIN, **options)
+    return gate_range(repo.folder, "HEAD~1", "HEAD", chosen, notes or Notes())
+
+
+def numbers(report: GateReport) -> object:
+    """Everything but what no seed fixes: wall times, also those in what a grader printed."""
+    (one,) = report.reports
+    runs = tuple((r.cell, r.outcome, r.usage, [(g.grader, g.passed) for g in r.grades]) for r in one.runs)
+    comparisons = tuple(c for c in one.comparisons if c.metric is not Metric.WALL_S)
+    return runs, comparisons, one.verdict, one.plan
+
+
+@pytest.fixture
+def changed(repo: Any) -> Any:
+    repo.skill("calc", "Write `double` first.")
+    repo.commit()
+    return repo
+
+
+def test_a_range_becomes_a_verdict_with_numbers_and_files(changed: Any, tmp_path: Path) -> None:
+    report = gate(changed, tmp_path)
+    (one,) = report.reports
+    assert (one.skill, one.change.kind, one.change.files) == (
+        "skills/calc",
+        ChangeKind.CHANGED,
+        ("SKILL.md",),
+    )
+    assert one.findings == ()
+    assert one.plan is not None
+    assert one.plan.arms == ("none", "base", "head") or set(one.plan.arms) == {"none", "base", "head"}
+    assert {run.outcome for run in one.runs} == {Outcome.PASSED, Outcome.FAILED}
+    first = one.comparison(Metric.PASS_RATIO)
+    assert first is not None
+    assert (first.arms, first.base, first.head, first.n_pairs, first.n_dropped) == (
+        ("base", "head"),
+        0.25,
+        1.0,
+        3,
+        0,
+    )
+    assert [c.arms for c in one.comparisons if c.metric is Metric.PASS_RATIO] == [
+        ("base", "head"),
+        ("none", "head"),
+    ]
+    assert report.spend.spent_usd_micros == sum(run.usage.usd_micros for run in one.runs) > 0
+    assert (report.spend.runs, report.spend.held_usd_micros, report.spend.cap_usd_micros) == (9, 0, 2_000_000)
+    assert one.weight_head is not None
+    assert one.weight_base is not None
+    assert one.weight_head.body > one.weight_base.body
+    text = (tmp_path / "out" / "report.json").read_text(encoding="utf-8")
+    assert report_json.load(text, "report.json") == report
+    comment = (tmp_path / "out" / "comment.md").read_text(encoding="utf-8")
+    assert comment.startswith("<!-- skillgate:report:v1 id=default -->\n")
+    assert "scripted, not a measurement" in comment
+    assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        "comment.md",
+        "journal.lock",
+        "journal.sqlite",
+        "report.json",
+    ]
+
+
+def test_the_same_range_twice_gives_the_same_numbers_and_another_seed_another_plan(
+    changed: Any, tmp_path: Path
+) -> None:
+    first = gate(changed, tmp_path, out=tmp_path / "a")
+    assert numbers(first) == numbers(gate(changed, tmp_path, out=tmp_path / "b"))
+    other = gate(changed, tmp_path, out=tmp_path / "c", run={"seed": 5})
+    assert numbers(other) != numbers(first)
+    assert other.verdict.decision is first.verdict.decision
+
+
+def test_resume_runs_nothing_again(changed: Any, tmp_path: Path) -> None:
+    first = gate(changed, tmp_path)
+    notes = Notes()
+    again = gate(changed, tmp_path, notes, resume=True)
+    assert (again.reports[0].runs, again.spend) == (first.reports[0].runs, first.spend)
+    assert notes.said == []
+    changed.write("script.yml", (changed.folder / "script.yml").read_text() + "# changed\n")
+    changed.commit()
+    changed.skill("calc", "Something else.")
+    changed.commit()
+    gate(changed, tmp_path, notes, resume=True)
+    assert notes.said == ["nothing to resume: no earlier gate had this range and these settings"]
+
+
+def test_a_range_that_touches_no_skill_has_nothing_to_do(repo: Any, tmp_path: Path) -> None:
+    repo.write("README.md", "hello")
+    repo.commit()
+    report = gate(repo, tmp_path)
+    assert (report.reports, report.verdict.decision, report.verdict.reasons) == (
+        (),
+        Decision.NOT_RUN,
+        (NOTHING,),
+    )
+    assert report.passes
+
+
+def delete(repo: Any) -> None:
+    repo.git("rm", "-rq", "skills/calc")
+
+
+def rename(repo: Any) -> None:
+    repo.git("mv", "skills/calc", "skills/calculator")
+    repo.write("x", "x")
+
+
+def no_agent(repo: Any) -> None:
+    repo.write("skillgate.yml", "suites: {'skills/**': [suites/tiny]}")
+    repo.commit()
+    repo.skill("calc", "Changed.")
+
+
+def no_suite(repo: Any) -> None:
+    repo.write("skillgate.yml", "run: {agent: scripted}")
+    repo.commit()
+    repo.skill("calc", "Changed.")
+
+
+@pytest.mark.parametrize(
+    ("edit", "reason"),
+    [(delete, DELETED), (rename, SAME_CONTENT), (no_agent, NO_AGENT), (no_suite, NO_SUITE)],
+)
+def test_what_cannot_be_compared_is_not_run_and_says_why(
+    repo: Any, tmp_path: Path, edit: Any, reason: str
+) -> None:
+    edit(repo)
+    repo.commit()
+    (one,) = gate(repo, tmp_path).reports
+    assert one.verdict.reasons[-1] == reason
+    assert (one.runs, one.plan, one.spend.runs) == ((), None, 0)
+
+
+def test_findings_at_the_limit_block_on_their_own(repo: Any, tmp_path: Path) -> None:
+    repo.write("skills/calc/SKILL.md", "---\nname: calc\n---\nNo description.\n")
+    repo.commit()
+    report = gate(repo, tmp_path, why_not="lint only")
+    assert report.verdict.decision is Decision.BLOCK
+    assert "description-missing" in report.reports[0].verdict.reasons[0]
+    assert report.reports[0].verdict.reasons[-1] == "lint only"
+    assert not report.passes
+
+
+def test_the_pull_request_cannot_soften_its_own_judge(changed: Any, tmp_path: Path) -> None:
+    changed.write("skillgate.yml", "run: {agent: scripted}\npolicy: {margin: 0.9}")
+    changed.write("suites/tiny/tasks/add-double/task.yml", "nonsense")
+    changed.write("script.yml", "nonsense")
+    changed.git("add", "-A")
+    changed.git("commit", "-q", "--amend", "--no-edit")
+    report = gate(changed, tmp_path)
+    assert report.policy.margin == 0.10
+    assert report.reports[0].plan is not None
+
+
+def test_what_is_new_in_the_range_is_read_at_its_head_and_said(repo: Any, tmp_path: Path) -> None:
+    repo.git("rm", "-q", "skillgate.yml", "script.yml")
+    repo.commit()
+    repo.git("checkout", "-q", "HEAD~1", "--", "skillgate.yml", "script.yml")
+    repo.skill("calc", "Changed.")
+    repo.commit()
+    notes = Notes()
+    assert gate(repo, tmp_path, notes).reports[0].plan is not None
+    assert notes.said == [
+        "`skillgate.yml` is new in this range and was read at its head.",
+        "`script.yml` is new in this range and was read at its head.",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("path", "text", "error", "message"),
+    [
+        ("skillgate.yml", "run:\n  repeat: 3", ConfigError, "skillgate.yml:2: unknown key `repeat`"),
+        ("skillgate.yml", "suites: {'**': [nope]}", SuiteError, "nope: no suite there"),
+        ("script.yml", "arms: {}\nprice: {}", SuiteError, "script.yml:2: "),
+        (
+            "script.yml",
+            "price: {input: 1, output: 1}\narms: {}",
+            SuiteError,
+            "script.yml: no part for the arm `",
+        ),
+        ("suites/tiny/tasks/add-double/task.yml", "title: x", SuiteError, "task.yml:1: "),
+    ],
+)
+def test_a_broken_file_is_named_before_anything_runs(
+    repo: Any, tmp_path: Path, path: str, text: str, error: type[Exception], message: str
+) -> None:
+    repo.write(path, text)
+    repo.commit()
+    repo.skill("calc", "Changed.")
+    repo.commit()
+    with pytest.raises(error) as caught:
+        gate(repo, tmp_path)
+    assert message in str(caught.value)
+    assert not (tmp_path / "out" / "report.json").exists()
+
+
+def test_a_budget_below_one_repeat_is_refused(changed: Any, tmp_path: Path) -> None:
+    with pytest.raises(PrerequisiteError, match="cannot pay one repeat"):
+        gate(changed, tmp_path, run={"budget_usd": 0.01})
+
+
+def test_an_agent_of_another_version_is_refused(changed: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="unknown agent `codex`"):
+        gate(changed, tmp_path, run={"agent": "codex"})
+
+
+def test_several_skills_share_one_cap_and_the_worst_verdict_counts(repo: Any, tmp_path: Path) -> None:
+    repo.skill("calc", "Changed.")
+    repo.skill("new", "New.")
+    repo.git("add", "-A")
+    repo.write("skills/bad/SKILL.md", "no frontmatter")
+    repo.commit()
+    report = gate(repo, tmp_path)
+    decisions = {one.skill: one.verdict.decision for one in report.reports}
+    assert list(decisions) == ["skills/bad", "skills/calc", "skills/new"]
+    assert decisions["skills/bad"] is report.verdict.decision is Decision.BLOCK
+    assert sum(one.plan.cap_usd_micros for one in report.reports if one.plan) <= 2_000_000
+    assert report.spend.spent_usd_micros == sum(one.spend.spent_usd_micros for one in report.reports)
+
+
+def test_one_skill_on_disk_against_nothing(changed: Any, tmp_path: Path) -> None:
+    options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN)
+    report = gate_skill(Path("skills/calc"), "none", changed.folder, options, Notes())
+    (one,) = report.reports
+    assert one.plan is not None
+    assert set(one.plan.arms) == {"none", "head"}
+    assert one.comparisons[0].arms == ("none", "head")
+
+
+def test_a_plan_is_told_without_spending(changed: Any, tmp_path: Path) -> None:
+    options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN)
+    text = describe_plan(Path("skills/calc"), "HEAD~1", changed.folder, options)
+    assert "1 tasks x arms " in text
+    assert "at most $1.80; the cap is $2.00" in text
+    assert "smallest detectable change of the pass ratio: " in text
+    assert not (tmp_path / "out").exists()

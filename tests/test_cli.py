@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from skillgate import cli, shipped
+from skillgate.cli import main
+from skillgate.errors import ExitCode
+
+GOOD = "---\nname: good\ndescription: Adds two numbers. Use when a sum is asked for.\n---\n\nAdd them.\n"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path / "here"
+    (folder / "skills" / "good").mkdir(parents=True)
+    (folder / "skills" / "good" / "SKILL.md").write_text(GOOD)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_lint_prints_the_result_on_stdout_and_passes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["lint", "--format", "json"]) == ExitCode.OK
+    out = capsys.readouterr()
+    assert (json.loads(out.out), out.err) == ({"schema": 1, "skills": 1, "findings": []}, "")
+
+
+def test_lint_fails_from_the_level_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "skills" / "bad").mkdir()
+    (here / "skills" / "bad" / "SKILL.md").write_text(GOOD.replace("name: good", "name: Bad"))
+    assert main(["lint"]) == ExitCode.GATE_FAILED
+    assert "skills/bad/SKILL.md:2:7" in capsys.readouterr().out
+    assert main(["lint", "--fail-on", "none"]) == ExitCode.OK
+    assert main(["lint", "skills/good"]) == ExitCode.OK
+    assert main(["lint", "skills/bad/SKILL.md"]) == ExitCode.GATE_FAILED
+
+
+def test_lint_of_no_skills_is_an_error_not_a_pass(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "empty").mkdir()
+    assert main(["lint", "empty", "--format", "json"]) == ExitCode.GATE_FAILED
+    assert [f["rule"] for f in json.loads(capsys.readouterr().out)["findings"]] == ["no-skills-found"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["lint", "nowhere"], 2, "skillgate: nowhere: no such file or folder"),
+        (["rules", "nope"], 2, "skillgate: no rule `nope`"),
+        (["gate"], 2, "not a git repository"),
+        (["gate", "--repo", "nowhere"], 2, "no such folder"),
+        (["run", "--skill", "skills/gone"], 2, "skillgate: skills/gone: no skill there"),
+        (["report", "missing.json"], 2, "skillgate: missing.json: cannot be read"),
+        (["suite", "check", "nowhere"], 2, "nowhere: no suite there"),
+        (["suite", "check"], 2, "skillgate: no suite below fixtures/"),
+        (["nonsense"], 2, "No such command 'nonsense'"),
+        (["lint", "--format", "xml"], 2, "Invalid value for '--format'"),
+        (["action"], 2, "not set in the environment"),
+    ],
+)
+def test_bad_input_is_one_clear_line(
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    arguments: list[str],
+    code: int,
+    message: str,
+) -> None:
+    monkeypatch.delenv("GITHUB_EVENT_NAME", raising=False)
+    if "suite" in arguments:
+        arguments = [*arguments, "--sandbox", "local"]
+    assert main(arguments) == code
+    out = capsys.readouterr()
+    assert message in out.err
+    assert arguments == ["action"] or out.out == ""  # a runner reads annotations from stdout
+
+
+def test_a_broken_config_is_named_by_line_with_the_nearest_key(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (here / "skillgate.yml").write_text("lint:\n  fail-om: error\n")
+    assert main(["lint"]) == ExitCode.USAGE
+    assert (
+        capsys.readouterr().err
+        == "skillgate: skillgate.yml:2: unknown key `fail-om`\n  Did you mean `fail-on`?\n"
+    )
+
+
+def test_docker_that_is_absent_exits_4_and_says_how_to_get_it(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    suite = shipped.shipped("fixtures") / "textkit"
+    assert main(["suite", "check", str(suite), "--sandbox", "docker"]) == ExitCode.PREREQUISITE
+    assert "Docker" in capsys.readouterr().err
+    assert main(["doctor"]) == ExitCode.PREREQUISITE
+    assert "missing Docker" in capsys.readouterr().out
+
+
+def test_a_bug_leaves_its_traceback_in_a_file(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("surprise")
+
+    monkeypatch.setattr("skillgate.linting.lint_paths", broken)
+    assert main(["lint"]) == ExitCode.BUG
+    message = capsys.readouterr().err
+    path = Path(message.strip().rpartition(" ")[2])
+    assert "RuntimeError: surprise" in path.read_text()
+    path.unlink()
+
+
+def test_the_suite_that_is_broken_is_named(tiny_suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    shutil.copy(tiny_suite / "tasks/add-double/solution.patch", tiny_suite / "saved.patch")
+    assert main(["suite", "check", str(tiny_suite), "--sandbox", "local"]) == ExitCode.OK
+    assert capsys.readouterr().out == "ok   tiny/add-double\n"
+    text = (tiny_suite / "saved.patch").read_text().replace("2 * number_to_double", "3 * number_to_double")
+    (tiny_suite / "tasks/add-double/solution.patch").write_text(text)
+    assert main(["suite", "check", str(tiny_suite), "--sandbox", "local"]) == ExitCode.USAGE
+    assert "doubles/doubles.two" in capsys.readouterr().out
+
+
+def test_a_closed_pipe_is_no_crash(here: Path) -> None:
+    command = f"{sys.executable} -m skillgate rules --format json | head -c 1 >/dev/null"
+    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_no_text_tells_anyone_to_install_a_package_of_somebody_else() -> None:
+    root = Path(cli.__file__).parent.parent
+    files = [
+        *root.glob("*.md"),
+        *root.glob("*.toml"),
+        *root.glob("*.yml"),
+        *(root / "skillgate").rglob("*.py"),
+    ]
+    wanted = "pip install " + "skillgate"
+    assert [p.name for p in files if wanted in p.read_text().replace(wanted + "-action", "")] == []
