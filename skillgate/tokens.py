@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from tiktoken import Encoding
 
 RANKS = Path(__file__).with_name("data") / "cl100k_base.tiktoken.gz"
-_PATTERN = (
+PATTERN = (
     r"'(?i:[sdmt]|ll|ve|re)|[^\r\n\p{L}\p{N}]?+\p{L}++|\p{N}{1,3}+| ?[^\s\p{L}\p{N}]++[\r\n]*+"
     r"|\s++$|\s*[\r\n]|\s+(?!\S)|\s"
 )  # as tiktoken_ext.openai_public
@@ -31,7 +31,7 @@ def _encoding() -> Encoding:
 
     words = gzip.decompress(RANKS.read_bytes()).split()  # "<token in base64> <rank>" per line, ranks in order from 0
     ranks = {binascii.a2b_base64(word): rank for rank, word in enumerate(words[::2])}
-    return Encoding("cl100k_base", pat_str=_PATTERN, mergeable_ranks=ranks, special_tokens={})
+    return Encoding("cl100k_base", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
 
 
 def count(text: str) -> int:

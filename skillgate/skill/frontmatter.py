@@ -17,6 +17,7 @@ from skillgate.document import refuse_bomb, refuse_duplicates
 from skillgate.skill.source import Source
 
 MAX_FRONTMATTER_CHARS = 32_000
+MAX_BRACKETS = 500  # thousands of open ones cost the slower loader seconds
 _C_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
@@ -84,7 +85,8 @@ def _read_yaml(source: Source, text: str, start: int, body: int) -> Frontmatter:
             wrong = Problem(kind="yaml", detail="it is not a list of `key: value`", where=source.location(start))
             return Frontmatter({}, wrong, body)
     except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark or error.context_mark
+        ended = "end of stream" in str(error.problem)  # what was opened tells more than where the text ends
+        mark = (error.context_mark if ended else None) or error.problem_mark or error.context_mark
         offset = start + min(mark.index if mark else 0, len(text))
         return Frontmatter(fields or _salvage(source, text, start), _explain(source, offset, error), body)
     except (yaml.YAMLError, ValueError, RecursionError) as error:
@@ -96,7 +98,12 @@ def _read_yaml(source: Source, text: str, start: int, body: int) -> Frontmatter:
 
 
 def _compose(text: str) -> yaml.Node | None:
-    """Compose with libyaml; where it fails the slower loader decides (it accepts lone surrogates)."""
+    """Compose with libyaml; where it fails the slower loader decides (it accepts lone surrogates).
+
+    Raises: yaml.YAMLError, ValueError, RecursionError.
+    """
+    if text.count("[") + text.count("{") > MAX_BRACKETS:
+        raise ValueError(f"it holds more than {MAX_BRACKETS} brackets")
     try:
         return yaml.compose(text, Loader=_C_LOADER)
     except (yaml.YAMLError, UnicodeError):
@@ -131,6 +138,7 @@ def _explain(source: Source, offset: int, error: yaml.MarkedYAMLError) -> Proble
     line = _UNQUOTED_COLON.match(source.lines[where.line - 1])
     if line and "mapping values are not allowed" in str(error.problem):
         return Problem(kind="unquoted-colon", detail=line[1], where=where, key=line[1])
-    return Problem(kind="yaml", detail=str(error.problem or error.context), where=where)
+    detail = ", ".join(str(part) for part in (error.context, error.problem) if part)
+    return Problem(kind="yaml", detail=detail, where=where)
 
 

@@ -65,6 +65,7 @@ def test_every_variant_is_shown_by_an_example() -> None:
     elsewhere = {
         ("hardcoded-path", "collision"),  # these two need a suite
         ("template-anchoring", "collision"),
+        ("name-matches-folder", "folder"),  # an example lies in `demo`
         ("not-fully-read", "size"),  # too long for an example
     }
     wanted = {(rule.id, name) for rule in RULES for name in rule.variants}
