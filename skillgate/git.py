@@ -6,6 +6,7 @@ checked out, so the working tree and its hooks and filters never matter.
 
 from __future__ import annotations
 
+import os
 import subprocess
 from collections.abc import Iterable, Mapping
 from pathlib import Path
@@ -36,10 +37,13 @@ class Repository:
         self.folder = folder
         if not folder.is_dir():
             raise UsageError(f"{folder}: no such folder", "Name the folder of a git repository with --repo.")
-        if self._try("rev-parse", "--git-dir") is None:
-            raise UsageError(
-                f"{folder}: not a git repository", "Name one with --repo, or run `git init` there."
-            )
+        done = self._git("rev-parse", "--git-dir")
+        if b"dubious ownership" in done.stderr:
+            hint = f"Say `git config --global --add safe.directory {folder.resolve()}`."
+            raise UsageError(f"{folder}: git refuses a repository of another owner", hint)
+        if done.returncode:
+            hint = "Name one with --repo, or run `git init` there."
+            raise UsageError(f"{folder}: not a git repository", hint)
 
     def commit(self, revision: str) -> str:
         """Resolve a revision to a full commit id. Raises: UsageError when git does not know it."""
@@ -121,7 +125,11 @@ class Repository:
 
     def _git(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
         command = ["git", "-C", str(self.folder), "--no-replace-objects", *arguments]
+        # inside a git hook GIT_DIR and its like would name another repository
+        env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
         try:
-            return subprocess.run(command, input=stdin, capture_output=True, check=False)
+            return subprocess.run(
+                command, input=stdin, capture_output=True, check=False, env=env | {"LC_ALL": "C"}
+            )
         except FileNotFoundError:
             raise PrerequisiteError("git is not installed", "Install git and run this again.") from None

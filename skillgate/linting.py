@@ -65,8 +65,8 @@ def _folders(paths: Sequence[Path], root: Path, config: Config) -> list[str]:
         return [folder for folder in discover(root) if config.covers(folder)]
     folders: list[str] = []
     for path in paths:
-        if not path.exists():
+        if not (root / path).exists():
             raise UsageError(f"{path}: no such file or folder", "Name a skill folder, or a folder of skills.")
-        start = path.parent if path.is_file() else path
+        start = path.parent if (root / path).is_file() else path
         folders += [str(start / folder) for folder in discover(root / start)]
     return list(dict.fromkeys(folders))

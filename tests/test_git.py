@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 
@@ -102,3 +103,26 @@ def test_a_missing_object_is_an_error_not_an_empty_file(repository: Path) -> Non
 def test_the_prefix_is_where_the_folder_lies(repository: Path) -> None:
     (repository / "skills" / "x").mkdir(parents=True)
     assert [Repository(f).prefix() for f in (repository, repository / "skills" / "x")] == [".", "skills/x"]
+
+
+def test_the_environment_of_a_hook_does_not_name_another_repository(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    expected = Repository(repository).commit("HEAD")
+    monkeypatch.setenv("GIT_DIR", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(tmp_path / "nowhere"))
+    assert Repository(repository).commit("HEAD") == expected
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+def test_a_repository_of_somebody_else_says_how_to_trust_it(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    for path in (repository, repository / ".git"):
+        os.chown(path, 4242, 4242)
+    with pytest.raises(UsageError) as caught:
+        Repository(repository)
+    assert "another owner" in caught.value.message
+    assert f"safe.directory {repository}" in caught.value.hint

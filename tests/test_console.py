@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from skillgate.bench.meter.ledger import Ledger
+from skillgate.console import ConsoleProgress
+from skillgate.core import Cell, Outcome, Run
+from skillgate.doctor import examine
+
+
+def run(outcome: Outcome, repeat: int) -> Run:
+    return Run(cell=Cell(task="s/t", arm="head", repeat=repeat), outcome=outcome)
+
+
+def test_off_a_terminal_there_is_a_line_per_tenth_and_no_escape_code() -> None:
+    stream, ledger = io.StringIO(), Ledger(2_000_000, 1_230_000)
+    progress = ConsoleProgress(stream)
+    progress.start("skills/[x]", 20, 2)
+    for repeat in range(18):
+        progress.finish_run(run(Outcome.INVALID if repeat == 0 else Outcome.PASSED, repeat), ledger)
+    progress.note("a [note]")
+    lines = stream.getvalue().splitlines()
+    assert lines[0] == "skills/[x]: 20 runs, 2 finished earlier"
+    assert lines[1].startswith("  4/20 runs, 1 invalid, $1.23 of $2.00, ")
+    assert lines[-2].startswith("  20/20 runs, 1 invalid, $1.23 of $2.00, 0 s left")
+    assert lines[-1] == "a [note]"
+    assert len(lines) == 11
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_the_doctor_looks_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    monkeypatch.setenv("PATH", "/nowhere")
+    assert {part.name: part.is_there for part in examine()} == {"Python": True, "git": False, "Docker": False}
