@@ -29,7 +29,9 @@ PATTERN = (
 def _encoding() -> Encoding:
     from tiktoken import Encoding  # with the ranks 0.1 s: only for a command that counts
 
-    words = gzip.decompress(RANKS.read_bytes()).split()  # "<token in base64> <rank>" per line, ranks in order from 0
+    words = gzip.decompress(
+        RANKS.read_bytes()
+    ).split()  # "<token in base64> <rank>" per line, ranks in order from 0
     ranks = {binascii.a2b_base64(word): rank for rank, word in enumerate(words[::2])}
     return Encoding("cl100k_base", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
 

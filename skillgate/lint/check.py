@@ -12,7 +12,7 @@ from skillgate.skill import Skill
 
 
 class Hit(Struct, kw_only=True):
-    """A place that a check found; `values` fill the `{...}` of the message and hint of the rule's `variant`."""
+    """A place that a check found; `values` fill the `{...}` in what the rule says of its `variant`."""
 
     where: Location
     match: str = ""

@@ -30,10 +30,12 @@ def lint_folders(
 
 
 def no_skills_finding(rules: Sequence[Rule], folder: str) -> tuple[Finding, ...]:
-    """Return what to say when a search below `folder` found no skill; nothing when the user switched that off."""
+    """Return what to say when a search below `folder` found no skill; nothing when that rule is off."""
     hit = Hit(where=Location(path=folder), match=folder, values={"folder": folder})
     return tuple(rule.finding(hit) for rule in rules if rule.check == NO_SKILLS)
 
 
 def _sorted(findings: Iterator[Finding]) -> tuple[Finding, ...]:
-    return tuple(sorted(findings, key=lambda finding: (finding.where, finding.rule, finding.match, finding.message)))
+    return tuple(
+        sorted(findings, key=lambda finding: (finding.where, finding.rule, finding.match, finding.message))
+    )

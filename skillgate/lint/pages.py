@@ -31,7 +31,8 @@ def _page(rule: Rule) -> str:
     evidence = "".join(f"- {e.says[0].upper()}{e.says[1:]} ({e.source}).\n" for e in rule.evidence)
     options = "".join(f"- `{name}: {value}`\n" for name, value in sorted(rule.options.items()))
     parts = (
-        f"## {rule.id}\n\n{rule.title} ({rule.severity}, {rule.scope}, since {rule.since}).\n\n{rule.why.strip()}\n",
+        f"## {rule.id}\n\n{rule.title} ({rule.severity}, {rule.scope}, since {rule.since}).\n",
+        f"\n{rule.why.strip()}\n",
         f"\n**Says:** {rule.message}. {rule.hint}\n",
         f"\n**Evidence**\n{evidence}",
         f"\n**Options**\n{options}" if options else "",
@@ -42,4 +43,6 @@ def _page(rule: Rule) -> str:
 
 def _example(example: Example) -> str:
     files = {"SKILL.md": example} if isinstance(example, str) else example
-    return "".join(f"\n`{path}`\n``````\n{clean(content.rstrip())}\n``````\n" for path, content in files.items())
+    return "".join(
+        f"\n`{path}`\n``````\n{clean(content.rstrip())}\n``````\n" for path, content in files.items()
+    )

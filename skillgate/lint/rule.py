@@ -1,7 +1,7 @@
 """rules/*.yml -> Rule: id, severity, wording, evidence and examples of one check with its options.
 
-A folder is read as it is: there is no list of rules. What a user overrides (off, another severity, options) is
-merged here, so that the engine sees final rules only.
+A folder is read as it is: there is no list of rules. What a user overrides (off, another severity, options)
+is merged here, so that the engine sees final rules only.
 """
 
 from __future__ import annotations
@@ -95,7 +95,9 @@ def load_rules(folder: Path, options: Mapping[str, RuleOptions] | None = None) -
         raise RuleError(f"{folder}: there is no rule file", "A rule is a file `<id>.yml`.")
     for name in options or {}:
         if name not in rules:
-            raise ConfigError(f"{FILE_NAME}: `lint.rules` names `{name}`, which is no rule", nearest(name, rules))
+            raise ConfigError(
+                f"{FILE_NAME}: `lint.rules` names `{name}`, which is no rule", nearest(name, rules)
+            )
     wanted = ((rule, (options or {}).get(rule.id, True)) for rule in rules.values())
     return tuple(_override(rule, option) for rule, option in wanted if option is not False)
 
@@ -107,7 +109,9 @@ def _read(path: Path) -> Rule:
         raise RuleError(f"{path}:1: cannot be read: {error}", "Save it as UTF-8 text.") from None
     rule = decode(text, Rule, str(path), RuleError)
     if rule.id != path.stem:
-        raise _at(text, path, "id", f"the id is `{rule.id}`, the file is `{path.name}`", f"Write `id: {path.stem}`.")
+        raise _at(
+            text, path, "id", f"the id is `{rule.id}`, the file is `{path.name}`", f"Write `id: {path.stem}`."
+        )
     if rule.check not in CHECKS:
         hint = nearest(rule.check, CHECKS)
         raise _at(text, path, "check", f"there is no check `{rule.check}`", hint)

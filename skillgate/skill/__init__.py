@@ -7,6 +7,7 @@ unbounded time; what was cut short stands in `facts`. Knows no rule and no token
 from __future__ import annotations
 
 import posixpath
+import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -41,9 +42,9 @@ __all__ = [
 
 MAX_TREE_BYTES = 16_000_000
 MAX_PROSE_CHARS = 10_000
-_TEXT_SUFFIXES = frozenset(
-    " .bash .bat .cfg .cjs .cmd .conf .env .fish .ini .js .json .lua .markdown .md .mdx .mjs .pl .ps1 .py .r .rb .rst"
-    " .sh .sql .toml .ts .tsx .txt .xml .yaml .yml .zsh".split(" ")
+_TEXT_SUFFIXES = re.compile(
+    r"|\.(bash|bat|cfg|cjs|cmd|conf|env|fish|ini|js|json|lua|markdown|md|mdx|mjs|pl|ps1|py|r|rb|rst|sh|sql|toml|ts"
+    r"|tsx|txt|xml|ya?ml|zsh)"
 )
 
 
@@ -119,7 +120,7 @@ class Skill:
 
     @property
     def tokens(self) -> tuple[Token, ...]:
-        """Return the Markdown block tokens; `map` counts lines of the file from 0, inline content is unparsed."""
+        """Return the Markdown blocks; `map` counts lines of the file from 0, inline content is unparsed."""
         return self._parsed.tokens
 
     @cached_property
@@ -139,7 +140,7 @@ class Skill:
 
     @cached_property
     def prose(self) -> tuple[tuple[int, str], ...]:
-        """Return the lines of the body that stand in no code block, each with its number and cut when overlong."""
+        """Return the lines of the body that stand in no code block, with their numbers; overlong ones cut."""
         code = {line for block in self.code_blocks for line in range(block.line, block.end_line + 1)}
         lines = enumerate(self.source.lines[self.body_line - 1 :], self.body_line)
         return tuple((number, text[:MAX_PROSE_CHARS]) for number, text in lines if number not in code)
@@ -154,7 +155,7 @@ class Skill:
     def _siblings(self) -> Iterator[Source]:
         left = MAX_TREE_BYTES
         for name in self.files.names:
-            if name == SKILL_FILE or posixpath.splitext(name)[1].lower() not in _TEXT_SUFFIXES:
+            if name == SKILL_FILE or not _TEXT_SUFFIXES.fullmatch(posixpath.splitext(name)[1].lower()):
                 continue
             source = self._load(name)
             left -= len(source.text)

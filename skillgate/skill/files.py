@@ -83,7 +83,7 @@ class Files:
         """Return the identity of the contents: equal wherever the folder lies."""
         total = hashlib.sha256()
         for name in self.names:
-            encoded = name.encode("utf-8", "surrogateescape")
+            encoded = name.encode("utf-8", "surrogatepass")
             total.update(hashlib.sha256(encoded).digest() + hashlib.sha256(self.read(name)).digest())
         return total.hexdigest()
 
@@ -110,5 +110,3 @@ def _parents(name: str) -> Iterator[str]:
     while (parent := posixpath.dirname(name)) not in ("", name):
         yield parent
         name = parent
-
-

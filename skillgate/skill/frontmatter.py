@@ -21,7 +21,6 @@ MAX_BRACKETS = 500  # thousands of open ones cost the slower loader seconds
 _C_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
-
 class Field(Struct, kw_only=True):
     """One key of the frontmatter. `text` is None unless the value is text; `tag` is its YAML type."""
 
@@ -75,26 +74,24 @@ def read_frontmatter(source: Source) -> Frontmatter:
 
 def _read_yaml(source: Source, text: str, start: int, body: int) -> Frontmatter:
     fields: dict[str, Field] = {}
+    problem: Problem | None = None
     try:
         node = _compose(text)
-        if isinstance(node, yaml.MappingNode):
-            fields = dict(_fields(source, node, start))
-            refuse_bomb(node)
-            refuse_duplicates(node)
-        else:
-            wrong = Problem(kind="yaml", detail="it is not a list of `key: value`", where=source.location(start))
-            return Frontmatter({}, wrong, body)
+        if not isinstance(node, yaml.MappingNode):
+            raise ValueError("it is not a list of `key: value`")
+        fields = dict(_fields(source, node, start))
+        refuse_bomb(node)
+        refuse_duplicates(node)
     except yaml.MarkedYAMLError as error:
         ended = "end of stream" in str(error.problem)  # what was opened tells more than where the text ends
         mark = (error.context_mark if ended else None) or error.problem_mark or error.context_mark
-        offset = start + min(mark.index if mark else 0, len(text))
-        return Frontmatter(fields or _salvage(source, text, start), _explain(source, offset, error), body)
-    except (yaml.YAMLError, ValueError, RecursionError) as error:
-        offset = start + getattr(error, "position", 0)
-        detail = getattr(error, "reason", "") or str(error) or "nested too deeply"
-        problem = Problem(kind="yaml", detail=detail, where=source.location(offset))
-        return Frontmatter(fields or _salvage(source, text, start), problem, body)
-    return Frontmatter(fields, None, body)
+        problem = _explain(source, start + min(mark.index if mark else 0, len(text)), error)
+    except RecursionError:
+        problem = Problem(kind="yaml", detail="it is nested too deeply", where=source.location(start))
+    except (yaml.YAMLError, ValueError) as error:
+        where = source.location(start + getattr(error, "position", 0))
+        problem = Problem(kind="yaml", detail=getattr(error, "reason", "") or str(error), where=where)
+    return Frontmatter(fields or (_salvage(source, text, start) if problem else {}), problem, body)
 
 
 def _compose(text: str) -> yaml.Node | None:
@@ -113,12 +110,15 @@ def _compose(text: str) -> yaml.Node | None:
 def _fields(source: Source, node: yaml.MappingNode, start: int) -> Iterator[tuple[str, Field]]:
     for key, value in node.value:
         text = value.value if value.tag == "tag:yaml.org,2002:str" else None
-        yield str(key.value), Field(
-            key=str(key.value),
-            text=text,
-            tag=value.tag.rpartition(":")[2],
-            key_at=source.location(start + key.start_mark.index),
-            value_at=source.location(start + value.start_mark.index),
+        yield (
+            str(key.value),
+            Field(
+                key=str(key.value),
+                text=text,
+                tag=value.tag.rpartition(":")[2],
+                key_at=source.location(start + key.start_mark.index),
+                value_at=source.location(start + value.start_mark.index),
+            ),
         )
 
 
@@ -140,5 +140,3 @@ def _explain(source: Source, offset: int, error: yaml.MarkedYAMLError) -> Proble
         return Problem(kind="unquoted-colon", detail=line[1], where=where, key=line[1])
     detail = ", ".join(str(part) for part in (error.context, error.problem) if part)
     return Problem(kind="yaml", detail=detail, where=where)
-
-

@@ -98,16 +98,18 @@ def _span(token: Token) -> tuple[int, int]:
 
 # --- code blocks ------------------------------------------------------------------
 
-_SUFFIXES = frozenset(
-    "bash c cc cfg cjs clj conf cpp cs css csv dart env ex exs go gradle graphql h hcl hpp html ini ipynb java js json"
-    " jsonc jsx kt kts less lock lua md mdx mjs php pl prisma proto ps1 py pyi r rb rs rst scala scss sh sol sql"
-    " svelte svg swift tex tf tfvars toml ts tsx txt vue xml yaml yml zig".split()
+_SUFFIXES = re.compile(
+    r"bash|c|cc|cfg|cjs|clj|conf|cpp|cs|css|csv|dart|env|exs?|go|gradle|graphql|h|hcl|hpp|html|ini|ipynb|java|jsx?"
+    r"|jsonc?|kts?|less|lock|lua|mdx?|mjs|php|pl|prisma|proto|ps1|pyi?|r|rb|rs|rst|scala|scss|sh|sol|sql|svelte|svg"
+    r"|swift|tex|tf|tfvars|toml|tsx?|txt|vue|xml|ya?ml|zig"
 )
 _NAMES = frozenset({"dockerfile", "makefile", "procfile", "jenkinsfile", "gemfile", "rakefile", "justfile"})
 _LIBRARY = re.compile(r"[A-Z]\w*\.js")  # Node.js, Next.js
 _PATH = r"[\w.@~/{}<>$*\[\]-]*[\w}>\]]"
 _IN_INFO = re.compile(rf"\b(?:title|file|filename|path|name)=[\"']?({_PATH})|^[\w+-]+[: ]({_PATH})$")
-_IN_COMMENT = re.compile(rf"\s*(?:#|//|--|;|%|/\*+|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?({_PATH})\s*(?:\*/|-->)?\s*")
+_IN_COMMENT = re.compile(
+    rf"\s*(?:#|//|--|;|%|/\*+|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?({_PATH})\s*(?:\*/|-->)?\s*"
+)
 _IN_TITLE = re.compile(rf"`({_PATH})`|\*\*({_PATH}):?\*\*|(?:^|[\s(])((?:[\w.@-]+/)+[\w.@-]+\w)")
 _SAME_LANGUAGE = (
     "yaml yml",
@@ -133,12 +135,14 @@ def is_file_name(path: str) -> bool:
     stem, dot, suffix = name.lower().rpartition(".")
     if _LIBRARY.fullmatch(path):
         return False
-    return name.lower() in _NAMES or stem in _NAMES or bool(dot and suffix in _SUFFIXES)
+    return name.lower() in _NAMES or stem in _NAMES or bool(dot and _SUFFIXES.fullmatch(suffix))
 
 
 def code_blocks(tokens: Sequence[Token]) -> tuple[CodeBlock, ...]:
     """Return the fenced and indented blocks in order, each with the path that it names itself by."""
-    return tuple(_block(tokens, at) for at, token in enumerate(tokens) if token.type in ("fence", "code_block"))
+    return tuple(
+        _block(tokens, at) for at, token in enumerate(tokens) if token.type in ("fence", "code_block")
+    )
 
 
 def _block(tokens: Sequence[Token], at: int) -> CodeBlock:
@@ -181,7 +185,9 @@ def _announced(closing: Token, inline: Token, language: str) -> tuple[str, int] 
     text = inline.content.rpartition("\n")[2].strip()
     for match in _IN_TITLE.finditer(text):
         path = _first_path(match)
-        alone = closing.type == "heading_close" or text.rstrip("*").endswith(":") or match[0] == text.strip("*")
+        alone = (
+            closing.type == "heading_close" or text.rstrip("*").endswith(":") or match[0] == text.strip("*")
+        )
         if path and alone and _speaks(path, language):
             return path, _span(inline)[1]
     return None
@@ -193,7 +199,7 @@ def _first_path(match: re.Match[str] | None) -> str | None:
 
 
 def _speaks(path: str, language: str) -> bool:
-    """Say whether a block of this language can be this file: `Run x.py:` before a shell block names no file."""
+    """Say whether a block of this language can be this file: `Run x.py:` before shell code names no file."""
     suffix = posixpath.basename(path).lower().rpartition(".")[2]
     return not language or _FAMILY.get(suffix, suffix) == _FAMILY.get(language, language)
 

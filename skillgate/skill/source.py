@@ -17,7 +17,6 @@ WINDOW = 300
 MAX_LINES = 10_000  # of a SKILL.md: a Markdown block costs up to 0.1 ms
 
 
-
 class Facts(Struct, kw_only=True):
     """What decoding changed or could not do; `unreadable` says why there is no text at all."""
 
@@ -81,5 +80,3 @@ def decode(raw: bytes, path: str, max_lines: int | None = None) -> Source:
     if max_lines and text.count("\n") > max_lines:
         text, truncated = "\n".join((*text.split("\n", max_lines)[:max_lines], "")), True
     return Source(path, text, Facts(encoding=encoding, bom=bom, crlf=crlf, truncated=truncated))
-
-

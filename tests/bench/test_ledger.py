@@ -53,8 +53,8 @@ def test_spent_and_held_never_exceed_the_cap(cap: int, steps: list[Step]) -> Non
         elif open_holds:
             hold = open_holds.pop(amount % len(open_holds))
             ledger.settle(hold, int(hold * share)) if kind == "settle" else ledger.lose(hold)
-        assert 0 <= ledger.spent_usd_micros
-        assert 0 <= ledger.held_usd_micros
+        assert ledger.spent_usd_micros >= 0
+        assert ledger.held_usd_micros >= 0
         assert ledger.spent_usd_micros + ledger.held_usd_micros <= cap
 
 

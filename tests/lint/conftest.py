@@ -1,4 +1,4 @@
-"""Fixtures of the linter's tests: the shipped rules, and linting of texts."""
+"""Fixtures of the linter's tests: lint a text with the shipped rules, findings as short strings."""
 
 from __future__ import annotations
 
@@ -10,31 +10,10 @@ from skillgate.core import Finding, Location, TaskFacts
 from skillgate.lint.engine import lint_skill
 from skillgate.lint.rule import Rule, load_rules
 from skillgate.shipped import shipped
-from skillgate.skill import Files, Skill, parse
+from skillgate.skill import Files, parse
 
-Content = str | bytes | Mapping[str, str | bytes]
-Lint = Callable[..., list[str]]
-
-HEAD = "---\nname: demo\ndescription: Turns a changelog into release notes. Use before a release.\n---\n"
-
-
-def make_skill(content: Content, path: str = "skills/demo") -> Skill:
-    """Make a skill of a SKILL.md text, or of names and contents."""
-    files = content if isinstance(content, Mapping) else {"SKILL.md": content}
-    raw = {n: c.encode("utf-8", "surrogateescape") if isinstance(c, str) else c for n, c in files.items()}
-    return parse(Files.from_map(raw), path)
-
-
-def make_facts(task: str, *deliverables: str, line: int = 3) -> TaskFacts:
-    where = Location(path=f"fixtures/{task.replace('/', '/tasks/')}/task.yml", line=line)
-    return TaskFacts(task=task, where=where, deliverables=deliverables)
-
-
-def short(finding: Finding) -> str:
-    """Write a finding as `line:column severity rule match`; another file than SKILL.md comes first."""
-    name = finding.where.path.rpartition("/")[2]
-    file = "" if name == "SKILL.md" else f"{name}:"
-    return f"{file}{finding.where.line}:{finding.where.column} {finding.severity} {finding.rule} {finding.match}".strip()
+HEAD = "---\nname: demo\ndescription: Turns notes into prose. Use for notes.\n---\n"
+Lint = Callable[..., tuple[Finding, ...]]
 
 
 @pytest.fixture(scope="session")
@@ -44,7 +23,36 @@ def rules() -> tuple[Rule, ...]:
 
 @pytest.fixture
 def lint(rules: tuple[Rule, ...]) -> Lint:
-    def run(content: Content, tasks: Sequence[TaskFacts] = (), path: str = "skills/demo") -> list[str]:
-        return [short(finding) for finding in lint_skill(make_skill(content, path), rules, tasks)]
+    """Lint a SKILL.md; `tasks` are (task, deliverable, ...), `files` lie beside it."""
+
+    def run(
+        text: str | bytes,
+        *,
+        path: str = "skills/demo",
+        files: Mapping[str, str] | None = None,
+        tasks: Sequence[tuple[str, ...]] = (),
+    ) -> tuple[Finding, ...]:
+        raw = {name: content.encode() for name, content in (files or {}).items()}
+        raw["SKILL.md"] = text if isinstance(text, bytes) else text.encode()
+        return lint_skill(parse(Files.from_map(raw), path), rules, [_facts(*task) for task in tasks])
 
     return run
+
+
+@pytest.fixture
+def hits(lint: Lint) -> Callable[..., list[str]]:
+    """Lint a body under a good frontmatter; each finding as `line:column severity rule match`."""
+
+    def run(body: str, **options: object) -> list[str]:
+        text = body if body.startswith("---") else HEAD + body
+        return [
+            f"{f.where.line}:{f.where.column} {f.severity} {f.rule} {f.match}".strip()
+            for f in lint(text, **options)
+        ]
+
+    return run
+
+
+def _facts(task: str, *deliverables: str) -> TaskFacts:
+    where = Location(path=f"fixtures/{task.replace('/', '/tasks/')}/task.yml", line=12)
+    return TaskFacts(task=task, where=where, deliverables=deliverables)

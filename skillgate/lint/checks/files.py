@@ -22,7 +22,9 @@ class NotFullyRead(Check, kw_only=True, rename="kebab"):
             if facts.truncated:
                 yield Hit(where=where, match="size", variant="size", values=limits)
             if facts.encoding != "utf-8":
-                yield Hit(where=where, match="encoding", variant="encoding", values={"encoding": facts.encoding})
+                yield Hit(
+                    where=where, match="encoding", variant="encoding", values={"encoding": facts.encoding}
+                )
 
 
 class NoSkills(Check, kw_only=True, rename="kebab"):

@@ -15,8 +15,15 @@ from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, quoted
 from skillgate.skill import Skill
 
+MAX_NAME_CHARS = 64
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
-_TYPES = {"bool": "a yes/no value", "int": "a number", "float": "a number", "seq": "a list", "map": "a mapping"}
+_TYPES = {
+    "bool": "a yes/no value",
+    "int": "a number",
+    "float": "a number",
+    "seq": "a list",
+    "map": "a mapping",
+}
 
 
 class FrontmatterProblem(Check, kw_only=True, rename="kebab"):
@@ -30,7 +37,9 @@ class FrontmatterProblem(Check, kw_only=True, rename="kebab"):
         problem = skill.problem
         if problem and problem.kind in self.problems and not skill.facts.unreadable:
             values = {"detail": problem.detail, "key": problem.key}
-            yield Hit(where=problem.where, match=problem.key or problem.kind, variant=problem.kind, values=values)
+            yield Hit(
+                where=problem.where, match=problem.key or problem.kind, variant=problem.kind, values=values
+            )
         for key in self.text_fields:
             field = skill.frontmatter.get(key)
             if field and field.text is None and field.tag != "null":
@@ -62,21 +71,27 @@ class FieldLength(Check, kw_only=True, rename="kebab"):
         """Give the place of the value."""
         field = skill.frontmatter.get(self.field)
         if field and len(field.text or "") > self.max_chars:
-            values = {"field": self.field, "chars": f"{len(field.text or ''):,}", "max": f"{self.max_chars:,}"}
+            values = {
+                "field": self.field,
+                "chars": f"{len(field.text or ''):,}",
+                "max": f"{self.max_chars:,}",
+            }
             yield Hit(where=field.value_at, match=self.field, values=values)
 
 
 class NameFormat(Check, kw_only=True, rename="kebab"):
     """The name is missing or not lower-case letters, digits and single hyphens."""
 
-    max_chars: int = 64
+    max_chars: int = MAX_NAME_CHARS
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give the name; the variant `unicode` is a name that part of the specification accepts."""
         field = skill.frontmatter.get("name")
         if field is None or field.tag == "null" or field.text == "":
             if skill.problem is None:
-                yield Hit(where=skill.source.location(0) if field is None else field.key_at, variant="missing")
+                yield Hit(
+                    where=skill.source.location(0) if field is None else field.key_at, variant="missing"
+                )
             return
         name = field.text
         if name is None or (_NAME.fullmatch(name) and len(name) <= self.max_chars):
@@ -105,10 +120,14 @@ class NameFolder(Check, kw_only=True, rename="kebab"):
         """Give the name; the variant `folder` when only the folder can be corrected."""
         field = skill.frontmatter.get("name")
         folder = posixpath.basename(skill.path)
-        if field and folder != "." and field.text != folder and _NAME.fullmatch(field.text or ""):
-            values = {"name": field.text or "", "folder": folder}
+        name = field.text if field else None
+        if not field or not name or folder in (".", name):
+            return
+        if _NAME.fullmatch(name) and len(name) <= MAX_NAME_CHARS:
             variant = "" if _NAME.fullmatch(folder) else "folder"
-            yield Hit(where=field.value_at, match=field.text or "", variant=variant, values=values)
+            yield Hit(
+                where=field.value_at, match=name, variant=variant, values={"name": name, "folder": folder}
+            )
 
 
 class UnknownKeys(Check, kw_only=True, rename="kebab"):

@@ -24,14 +24,14 @@ _AVOIDS = re.compile(
     re.IGNORECASE,
 )
 _PATH = r"(?:[~.]{0,2}/)?(?:[\w.@{}<>$*-]+/)+[\w.@{}<>$*-]*"
-_VERB = r"(?:writes?|written|saves?|saved|stores?|stored|puts?|places?|placed|outputs?|exports?|creates?|generates?|dumps?)"
+_VERB = r"(?:(?:write|save|store|put|place|output|export|create|generate|dump)s?|written|saved|stored|placed)"
 _OUTPUT = re.compile(
     rf"\b{_VERB}\b[^.!?`|]{{0,80}}?\b(?:to|at|as|in|into|under)\s+(?:the (?:file|folder|directory) )?"
     rf"(?:[`\"'](?P<code>{_PATH})[`\"']|(?<!\S)(?P<bare>{_PATH}\.\w+)(?=[\s,;:.)]|$))",
     re.IGNORECASE,
 )
 _PLACEHOLDER = re.compile(r"[<>{}$*]|\bpath/to\b|\byour[-_]", re.IGNORECASE)
-_SYSTEM = ("/dev/", "/etc/", "/proc/", "/sys/", "/tmp/", "/var/")
+_SYSTEM = ("/dev/", "/etc/", "/proc/", "/sys/", "/tmp/", "/var/")  # noqa: S108  text to compare with, no file is made
 
 
 class HardcodedPath(Check, kw_only=True, rename="kebab"):
@@ -61,9 +61,8 @@ class HardcodedPath(Check, kw_only=True, rename="kebab"):
 
 def _also(places: Sequence[Location]) -> str:
     more = sorted({place.line for place in places[1:]} - {places[0].line})
-    if not more:
-        return ""
-    return f" (also on {'line' if len(more) == 1 else 'lines'} {', '.join(map(str, more[:5]))}{', …' if len(more) > 5 else ''})"
+    shown = ", ".join(map(str, more[:5])) + (", …" if len(more) > 5 else "")
+    return f" (also on {'line' if len(more) == 1 else 'lines'} {shown})" if more else ""
 
 
 def _outputs(skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:

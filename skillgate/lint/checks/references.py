@@ -11,14 +11,16 @@ from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit
 from skillgate.skill import Files, Link, Skill
 
-_ELSEWHERE = re.compile(r"[A-Za-z][\w+.-]*:|[/#?~]")  # a scheme, an absolute path, a part of this page, a home
+_ELSEWHERE = re.compile(
+    r"[A-Za-z][\w+.-]*:|[/#?~]"
+)  # a scheme, an absolute path, a part of this page, a home
 _PLACEHOLDER = re.compile(r"[<>{}$*\[\]]|\.\.\.|…|\bpath/to\b|\byour[-_]")
 _PLACEHOLDER_LINE = re.compile(r"\[[A-Z][A-Za-z ]*\](?!\()|<[a-z-]+>")
 _NEW_FILE = re.compile(r"\b(?:creat|writ|sav|add|generat|output|produc|stor)(?:es?|ed|ing)?\b", re.IGNORECASE)
 
 
 class BrokenReference(Check, kw_only=True, rename="kebab"):
-    """A relative link, or a code span that names a file in one of `folders`, leads to nothing in the skill."""
+    """A relative link, or a code span that names a file in one of `folders`, leads nowhere in the skill."""
 
     folders: tuple[str, ...] = ()
 
@@ -31,7 +33,9 @@ class BrokenReference(Check, kw_only=True, rename="kebab"):
             if path is None or path in seen or skill.files.has(path) or _PLACEHOLDER_LINE.search(line):
                 continue
             seen.add(path)
-            yield Hit(where=link.where, match=path, values={"target": path, "nearest": _nearest(path, skill.files)})
+            yield Hit(
+                where=link.where, match=path, values={"target": path, "nearest": _nearest(path, skill.files)}
+            )
 
     def _spans(self, skill: Skill) -> Iterator[Link]:
         span = re.compile(rf"`((?:\./)?(?:{'|'.join(map(re.escape, self.folders))})/[\w./-]*\.\w+)`")
@@ -44,7 +48,7 @@ class BrokenReference(Check, kw_only=True, rename="kebab"):
 
 
 def _relative(target: str) -> str | None:
-    """Return the path inside the skill that a target names, None when it leads elsewhere or is a placeholder."""
+    """Return the path in the skill that a target names, None when it leads elsewhere or is a placeholder."""
     if not target or _ELSEWHERE.match(target) or _PLACEHOLDER.search(target):
         return None
     path = posixpath.normpath(re.split(r"[?#]", target)[0].replace("\\", "/"))
@@ -52,6 +56,8 @@ def _relative(target: str) -> str | None:
 
 
 def _nearest(path: str, files: Files) -> str:
-    same = [name for name in files.names if posixpath.basename(name).lower() == posixpath.basename(path).lower()]
+    same = [
+        name for name in files.names if posixpath.basename(name).lower() == posixpath.basename(path).lower()
+    ]
     close = same or difflib.get_close_matches(path, files.names[:500], n=1, cutoff=0.8)
     return f"Did you mean `{close[0]}`? " if close else ""

@@ -1,4 +1,4 @@
-"""The check of code blocks that are whole files: an agent may copy them where the task wants something else."""
+"""The check of code blocks that are whole files: an agent may copy them although the task wants another."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ from skillgate.lint.collision import collide, describe
 from skillgate.skill import CodeBlock, Skill, Slice
 
 _PLACEHOLDER = re.compile(
-    r"<[A-Za-z][\w -]*>|\{\{ ?[\w-]+ ?\}\}|\bYOUR[_-]|\byour[_-]|\bTODO\b|\bCHANGE_?ME\b|\bexample\.(?:com|org)\b"
-    r"|\bpath/to/|\bxxx+\b|# ?\.\.\.|// ?\.\.\.|^\s*\.\.\.\s*$",
+    r"<[A-Za-z][\w -]*>|\{\{ ?[\w-]+ ?\}\}|\bYOUR[_-]|\byour[_-]|\bTODO\b|\bCHANGE_?ME\b"
+    r"|\bexample\.(?:com|org)\b|\bpath/to/|\bxxx+\b|# ?\.\.\.|// ?\.\.\.|^\s*\.\.\.\s*$",
     re.MULTILINE,
 )
 _PATH_PLACEHOLDER = re.compile(r"[<>{}$*]|\bpath/to\b|\b(?:your|my|example|foo)\b", re.IGNORECASE)
 _ADAPT = re.compile(
-    r"\b(?:adapt|adjust|customi[sz]e|tailor|modify|rename)\b|\breplace\b.{1,40}\bwith\b|\b(?:do not|don['’]t|never) copy\b"
+    r"\b(?:adapt|adjust|customi[sz]e|tailor|modify|rename)\b|\breplace\b.{1,40}\bwith\b"
+    r"|\b(?:do not|don['’]t|never) copy\b"
     r"|\bwhere the (?:task|user|project|repository)\b|\bonly (?:a sketch|an example|an illustration)\b",
     re.IGNORECASE,
 )
@@ -39,7 +40,7 @@ _WHOLE_FILE = {
 class TemplateAnchoring(Check, kw_only=True, rename="kebab"):
     """A block that names its own path, or is a whole file by its content, and invites copying.
 
-    Its weight is 0 to 3: one each for a fixed path, no placeholder in it, no sentence nearby that says to adapt it.
+    Its weight is 0 to 3: one each for a fixed path, no placeholder, no sentence nearby that says to adapt it.
     """
 
     min_lines: int = 20
@@ -48,27 +49,35 @@ class TemplateAnchoring(Check, kw_only=True, rename="kebab"):
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give each block: the variant `collision` where a task wants such a file in another folder."""
         for block in skill.code_blocks:
-            collisions = collide(block.path, tasks) if block.path else ()
-            where = Location(path=skill.file, line=block.path_line if collisions else block.line)
-            match = block.path or block.content[:200]
-            values = {"path": block.path or "", "line": str(where.line)}
+            path = block.path or ""
+            fixed = not _PATH_PLACEHOLDER.search(posixpath.dirname(path))
+            collisions = collide(path, tasks) if fixed else ()
             if collisions:
-                yield Hit(where=where, match=match, variant="collision", values=values | describe(collisions))
-                continue
-            kind = self._kind(block)
-            points = _points(skill, block) if kind else []
-            if len(points) >= self.min_weight:
-                values |= {"kind": kind, "weight": str(len(points)), "why": ", ".join(points)}
-                values |= {"lines": str(block.content.count("\n")), "at": f" for `{block.path}`" if block.path else ""}
-                yield Hit(where=where, match=match, values=values)
+                column = skill.source.lines[block.path_line - 1].find(path) + 1
+                where = Location(path=skill.file, line=block.path_line, column=column or 1)
+                values = {"path": path, "line": str(block.path_line)} | describe(collisions)
+                yield Hit(where=where, match=path, variant="collision", values=values)
+            else:
+                yield from self._anchors(skill, block)
+
+    def _anchors(self, skill: Skill, block: CodeBlock) -> Iterator[Hit]:
+        kind = self._kind(block)
+        points = _points(skill, block) if kind else []
+        if len(points) < self.min_weight:
+            return
+        values = {"kind": kind, "lines": str(block.content.count("\n"))}
+        values |= {"at": f" for `{block.path}`" if block.path else ""}
+        values |= {"weight": str(len(points)), "why": ", ".join(points)}
+        where = Location(path=skill.file, line=block.line)
+        yield Hit(where=where, match=block.path or block.content[:200], values=values)
 
     def _kind(self, block: CodeBlock) -> str:
-        if block.path and block.content.count("\n") >= (5 if posixpath.dirname(block.path) else self.min_lines):
+        """Name what whole file a block is, empty for an excerpt."""
+        lines = block.content.count("\n")
+        if block.path and lines >= (5 if posixpath.dirname(block.path) else self.min_lines):
             return "file"
-        if block.content.count("\n") < self.min_lines:
-            return ""
-        content = block.content
-        return next((kind for kind, parts in _WHOLE_FILE.items() if all(p.search(content) for p in parts)), "")
+        kinds = _WHOLE_FILE.items() if lines >= self.min_lines else ()
+        return next((kind for kind, parts in kinds if all(part.search(block.content) for part in parts)), "")
 
 
 def _points(skill: Skill, block: CodeBlock) -> list[str]:

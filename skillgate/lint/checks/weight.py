@@ -10,7 +10,7 @@ from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit
 from skillgate.skill import Skill
 
-# Quantiles of 22,085 distinct published SKILL.md (November 2026): percent, tokens of the file, of name + description.
+# Quantiles of 22,085 distinct published SKILL.md, November 2026: tokens of the file, of name + description.
 _PERCENT = (0, 50, 75, 95, 99)
 _FILE_TOKENS = (1530, 2635, 4938, 9053)
 _LISTING_TOKENS = (48, 72, 121, 189)
