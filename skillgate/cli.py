@@ -20,6 +20,7 @@ from skillgate import __version__
 from skillgate.errors import ExitCode, SkillgateError, UsageError
 
 if TYPE_CHECKING:
+    from skillgate.bench.check import TaskCheck
     from skillgate.core import GateReport
     from skillgate.gate.pipeline import Options
     from skillgate.github.action import ActionRequest
@@ -48,11 +49,17 @@ def main(arguments: list[str]) -> int:
     except SkillgateError as problem:
         _tell(problem)
         return problem.exit_code
-    except BrokenPipeError:
-        sys.stderr.close()
-        return ExitCode.OK
     except Exception:  # noqa: BLE001 - the boundary: whatever is left is a bug of ours
         return _report_bug()
+
+
+def _print(text: str) -> None:
+    """Write a result to stdout; a reader that has seen enough changes no exit code."""
+    try:
+        click.echo(text, nl=False)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tell(problem: SkillgateError) -> None:
@@ -131,11 +138,15 @@ def cli() -> None:
 @click.option("--fail-on", type=click.Choice(["none", "note", "warning", "error"]), help="Default: error.")
 def lint(paths: tuple[Path, ...], style: str, fail_on: str | None) -> int:
     """Check skills without running anything. PATH is a skill, or a folder of skills."""
+    from skillgate.config import find_root
     from skillgate.core import FailOn
     from skillgate.linting import lint_paths, render
 
-    linted = lint_paths(paths, Path.cwd())
-    click.echo(render(linted, style), nl=False)
+    here = Path.cwd()
+    root = find_root(here)
+    asked = [here / path for path in paths] or ([] if here == root else [here])
+    linted = lint_paths(asked, root)
+    _print(render(linted, style))
     limit = FailOn(fail_on) if fail_on else linted.config.lint.fail_on
     failed = any(limit.catches(finding.severity) for finding in linted.findings)
     return ExitCode.GATE_FAILED if failed else ExitCode.OK
@@ -155,7 +166,7 @@ def rules(rule_id: str | None, style: str) -> None:
         found = tuple(rule for rule in found if rule.id == rule_id)
         if not found:
             raise UsageError(f"no rule `{rule_id}`", "List them with `skillgate rules`.")
-    click.echo(render(found, style), nl=False)
+    _print(render(found, style))
 
 
 @cli.group()
@@ -172,19 +183,21 @@ def suite_check(suites: tuple[str, ...], sandbox: str, image: str | None, worker
     """Prove a suite: the oracle passes, a no-op fails, twice the same."""
     from skillgate.bench.check import check_suite
     from skillgate.config import RunConfig
-    from skillgate.gate.pipeline import make_sandbox
+    from skillgate.gate.means import make_sandbox
     from skillgate.gate.sources import FolderSource, read_suites
 
     run = RunConfig(sandbox="local" if sandbox == "local" else "docker", image=image)
     place = make_sandbox(run, Path(sys.executable).parent)
     broken = 0
     for one in read_suites(FolderSource(Path.cwd()), suites or _known_suites()):
-        for task in check_suite(one, place, workers=workers):
+        for task in check_suite(one, place, workers, progress=_print_check):
             broken += bool(task.problems)
-            click.echo(f"{'FAIL' if task.problems else 'ok  '} {task.task}")
-            for problem in task.problems:
-                click.echo(f"     {problem}")
     return ExitCode.USAGE if broken else ExitCode.OK
+
+
+def _print_check(task: TaskCheck) -> None:
+    problems = "".join(f"     {problem}\n" for problem in task.problems)
+    _print(f"{'FAIL' if task.problems else 'ok  '} {task.task}\n{problems}")
 
 
 def _known_suites() -> tuple[str, ...]:
@@ -210,7 +223,7 @@ def plan(skill: Path, against: str, **arguments: Any) -> None:
     """Show what a run would do and cost at most. Spends nothing."""
     from skillgate.gate.pipeline import describe_plan
 
-    click.echo(describe_plan(skill, against, Path.cwd(), _options(arguments)), nl=False)
+    _print(describe_plan(*_from_here(skill, against, arguments), _options(arguments)))
 
 
 @cli.command()
@@ -220,7 +233,22 @@ def run(skill: Path, against: str, **arguments: Any) -> int:
     """Run the tasks without and with a skill, and judge it."""
     from skillgate.gate.pipeline import gate_skill
 
-    return _finish(gate_skill(skill, against, Path.cwd(), _options(arguments), _progress()))
+    where = _from_here(skill, against, arguments)
+    return _finish(gate_skill(*where, _options(arguments), _progress()))
+
+
+def _from_here(skill: Path, against: str, arguments: dict[str, Any]) -> tuple[Path, str, Path]:
+    """Spell what was named as seen from here so that it holds from the root; return skill, against, root."""
+    from skillgate.config import find_root
+
+    here = Path.cwd()
+    for name in ("script", "config"):
+        if arguments.get(name) and (here / arguments[name]).exists():
+            arguments[name] = str(here / arguments[name])
+    suites = arguments["suites"]
+    arguments["suites"] = tuple(str(here / name) if (here / name).exists() else name for name in suites)
+    against_folder = against != "none" and (here / against).is_dir()
+    return here / skill, str(here / against) if against_folder else against, find_root(here)
 
 
 @cli.command()
@@ -248,7 +276,7 @@ def report(path: Path, style: str) -> None:
         raise UsageError(
             f"{path}: cannot be read ({problem})", "Name a report.json that a gate left."
         ) from None
-    click.echo(_render(load(content, str(path)), style), nl=False)
+    _print(_render(load(content, str(path)), style))
 
 
 @cli.command()
@@ -261,7 +289,7 @@ def demo(out: Path, scenario: str | None) -> int:
     from skillgate.demo import SCENARIOS, play
 
     names = (scenario,) if scenario else tuple(SCENARIOS)
-    click.echo(_render(play(names, out, Path(sys.executable).parent, _progress()), "text"), nl=False)
+    _print(_render(play(names, out, Path(sys.executable).parent, _progress()), "text"))
     click.echo(f"report.json, comment.md and the journal are in {out}", err=True)
     return ExitCode.OK
 
@@ -273,7 +301,7 @@ def doctor() -> int:
 
     findings = examine()
     for part in findings:
-        click.echo(f"{'ok     ' if part.is_there else 'missing'} {part.name}: {part.says}")
+        _print(f"{'ok     ' if part.is_there else 'missing'} {part.name}: {part.says}\n")
     return ExitCode.OK if all(part.is_there for part in findings) else ExitCode.PREREQUISITE
 
 
@@ -288,16 +316,16 @@ def action() -> int:
 def _gate_request(request: ActionRequest) -> tuple[GateReport, Path]:
     from skillgate.gate.pipeline import gate_range
 
-    arguments = {key: getattr(request, key) for key in ("out", "agent", "model", "budget_usd", "sandbox")}
-    config = request.config.relative_to(request.repo).as_posix() if request.config else None
+    keys = ("out", "config", "agent", "model", "budget_usd", "sandbox")
+    arguments = {key: getattr(request, key) for key in keys}
     why_not = "" if request.evaluate else request.reason
-    options = _options({**arguments, "config": config}, request.comment_id, why_not)
+    options = _options(arguments, request.comment_id, why_not)
     report = gate_range(request.repo, request.base, request.head, options, _progress())
     return report, request.out / "report.json"
 
 
 def _finish(gate_report: GateReport) -> int:
-    click.echo(_render(gate_report, "text"), nl=False)
+    _print(_render(gate_report, "text"))
     return ExitCode.OK if gate_report.passes else ExitCode.GATE_FAILED
 
 

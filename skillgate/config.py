@@ -15,7 +15,6 @@ import msgspec
 
 from skillgate.core import MICROS_PER_USD, Count, FailOn, Policy, Positive, Severity, Struct
 from skillgate.document import decode
-from skillgate.errors import ConfigError
 
 FILE_NAME = "skillgate.yml"
 RuleOptions = bool | Severity | dict[str, Any]
@@ -42,7 +41,7 @@ class RunConfig(Struct, kw_only=True, rename="kebab"):
     network: tuple[str, ...] = ()
     script: str | None = None
     workers: Count = 2
-    seed: int = 0
+    seed: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     def __post_init__(self) -> None:
         if not all(map(math.isfinite, (self.budget_usd, self.per_run_usd, self.timeout_s))):
@@ -97,15 +96,12 @@ def parse(text: str, path: str = FILE_NAME) -> Config:
     return decode(text, Config, path)
 
 
-def load(folder: Path) -> Config:
-    """Read `folder/skillgate.yml`, or the defaults when there is none."""
-    path = folder / FILE_NAME
-    if not path.is_file():
-        return Config()
-    try:
-        return parse(path.read_text(encoding="utf-8"), FILE_NAME)
-    except UnicodeDecodeError:
-        raise ConfigError(f"{FILE_NAME}:1: not UTF-8 text", "Save it as UTF-8.") from None
+def find_root(start: Path) -> Path:
+    """Return the nearest folder at or above `start` with a skillgate.yml or a .git, else `start`."""
+    for folder in (start, *start.parents):
+        if (folder / FILE_NAME).is_file() or (folder / ".git").exists():
+            return folder
+    return start
 
 
 def schema() -> dict[str, Any]:

@@ -13,14 +13,14 @@ from rich.markup import escape
 
 from skillgate.bench.meter.ledger import Ledger
 from skillgate.core import Outcome, Run, usd
+from skillgate.report.escape import clean
 
 
 class ConsoleProgress:
     """Progress with money spent and time left."""
 
-    def __init__(self, stream: TextIO, color: bool | None = None) -> None:
-        no_color = None if color is None else not color
-        self._console = Console(file=stream, stderr=True, no_color=no_color, highlight=False)
+    def __init__(self, stream: TextIO) -> None:
+        self._console = Console(file=stream, highlight=False)
         self._label, self._total, self._done, self._known, self._invalid = "", 0, 0, 0, 0
         self._started = 0.0
 
@@ -38,18 +38,19 @@ class ConsoleProgress:
         live = self._console.is_terminal
         step = max(1, self._total // 10)
         if live or self._done % step == 0 or self._done == self._total:
-            last = self._done == self._total
-            self._console.print(
-                escape(self._line(ledger)), end="\n" if last or not live else "\r", soft_wrap=True
-            )
+            self._say(self._line(ledger), end="\r" if live and self._done < self._total else "\n")
 
     def note(self, message: str) -> None:
         """Print a line."""
-        self._console.print(escape(message), soft_wrap=True)
+        self._say(clean(message, 1000))  # names of skills and paths are anybody's text
+
+    def _say(self, message: str, end: str = "\n") -> None:
+        self._console.print(escape(message), end=end, soft_wrap=True)
 
     def _line(self, ledger: Ledger) -> str:
         elapsed = time.monotonic() - self._started
         rest = elapsed / max(self._done - self._known, 1) * (self._total - self._done)
         broken = f", {self._invalid} invalid" if self._invalid else ""
-        money = f"${usd(ledger.spent_usd_micros):.2f} of ${usd(ledger.cap_usd_micros):.2f}"
-        return f"  {self._done}/{self._total} runs{broken}, {money}, {rest:.0f} s left   "
+        spent, held = usd(ledger.spent_usd_micros), usd(ledger.held_usd_micros)
+        money = f"${spent:.2f} spent, ${held:.2f} held, cap ${usd(ledger.cap_usd_micros):.2f}"
+        return f"  {self._done}/{self._total} runs{broken}, {money}, {rest:.0f} s left  "

@@ -422,7 +422,7 @@ class ChangeKind(StrEnum):
     DELETED = "deleted"
 
 
-class SkillChange(Struct, kw_only=True, order=True):
+class SkillChange(Struct, kw_only=True):
     """One skill folder of a git range; `old_path` only after a rename."""
 
     path: str
@@ -442,11 +442,6 @@ class Spend(Struct, kw_only=True):
     skipped_runs: int = 0
     reused_runs: int = 0
 
-    def __add__(self, other: Spend) -> Spend:
-        names = [name for name in self.__struct_fields__ if name != "cap_usd_micros"]
-        sums = {name: getattr(self, name) + getattr(other, name) for name in names}
-        return Spend(**sums, cap_usd_micros=max(self.cap_usd_micros, other.cap_usd_micros))
-
 
 class Report(Struct, kw_only=True):
     """Everything about one skill; every renderer works from this alone."""
@@ -460,13 +455,15 @@ class Report(Struct, kw_only=True):
     plan: Plan | None = None
     runs: tuple[Run, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
+    judged: ArmPair | None = None
     verdict: Verdict
     spend: Spend = Spend()
     versions: dict[str, str] = {}
 
     def comparison(self, metric: Metric) -> Comparison | None:
-        """Return the comparison that the verdict used for this metric."""
-        return next((c for c in self.comparisons if c.metric is metric), None)
+        """Return the comparison that the verdict used for this metric; `judged` names its arms."""
+        found = (c for c in self.comparisons if c.metric is metric and self.judged in (None, c.arms))
+        return next(found, None)
 
 
 class GateReport(Struct, kw_only=True):

@@ -16,7 +16,7 @@ from skillgate.bench.journal import FILE_NAME as JOURNAL_NAME
 from skillgate.bench.runner import Progress
 from skillgate.config import FILE_NAME
 from skillgate.core import GateReport
-from skillgate.errors import UsageError
+from skillgate.errors import UsageError, writing
 from skillgate.gate.pipeline import Options, gate_range
 from skillgate.shipped import shipped
 
@@ -72,15 +72,14 @@ def play(names: Sequence[str], out: Path, python_bin: Path, progress: Progress) 
 
 def make_room(out: Path) -> None:
     """Empty the folder of an earlier demo, and no other."""
-    if out.exists() and any(out.iterdir()):
-        if not (out / MARKER).is_file():
-            raise UsageError(
-                f"{out}: not empty, and not left by an earlier demo", "Name another folder with --out."
-            )
+    with writing(out):
+        out.mkdir(parents=True, exist_ok=True)
+        if any(out.iterdir()) and not (out / MARKER).is_file():
+            hint = "Name another folder with --out."
+            raise UsageError(f"{out}: not empty, and not left by an earlier demo", hint)
         shutil.rmtree(out / "repo", ignore_errors=True)
         (out / JOURNAL_NAME).unlink(missing_ok=True)
-    out.mkdir(parents=True, exist_ok=True)
-    (out / MARKER).touch()
+        (out / MARKER).touch()
 
 
 def _build(repository: Path, scenarios: Sequence[Scenario]) -> Path:

@@ -45,6 +45,16 @@ def decode(text: str, kind: type[T], path: str, error: type[SkillgateError] = Co
         raise _explain(str(problem), node, kind, path, error) from None
 
 
+def line_of(text: str, keys: Iterable[str]) -> int:
+    """Return the line of a key in a valid document, given the keys that lead to it; 1 if it is not there."""
+    node, line = yaml.compose(text, Loader=yaml.SafeLoader), 1
+    for name in keys:
+        pairs = node.value if isinstance(node, yaml.MappingNode) else []
+        key, node = next(((k, v) for k, v in pairs if k.value == name), (None, None))
+        line = key.start_mark.line + 1 if key is not None else line
+    return line
+
+
 def refuse_duplicates(node: yaml.Node | None) -> None:
     """Raise yaml.MarkedYAMLError at the first key that a mapping holds twice."""
     for mapping in _mappings(node):

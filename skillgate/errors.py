@@ -6,7 +6,11 @@ Neither ever holds a secret. Anything else that escapes is a bug (exit code 3).
 
 from __future__ import annotations
 
+import errno
+from collections.abc import Iterator
+from contextlib import contextmanager
 from enum import IntEnum
+from pathlib import Path
 
 
 class ExitCode(IntEnum):
@@ -39,6 +43,14 @@ class ConfigError(SkillgateError):
     """`skillgate.yml` cannot be used."""
 
 
+class OptionError(ConfigError):
+    """`lint.rules` names a rule or an option that there is not; `rule` is its key there."""
+
+    def __init__(self, rule: str, message: str, hint: str) -> None:
+        super().__init__(message, hint)
+        self.rule = rule
+
+
 class RuleError(SkillgateError):
     """A rule file cannot be used."""
 
@@ -61,3 +73,15 @@ class Interrupted(SkillgateError):
     """The user stopped the work; what was finished is in the journal."""
 
     exit_code = ExitCode.INTERRUPTED
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Turn what keeps a file from being written into an error with a way on."""
+    try:
+        yield
+    except OSError as problem:
+        if problem.errno in (errno.ENOSPC, errno.EDQUOT):
+            hint = "Free some space, then run the same command with --resume: nothing finished is lost."
+            raise PrerequisiteError(f"{path}: the disk is full", hint) from None
+        raise UsageError(f"{path}: cannot be written ({problem.strerror})", "Choose another --out.") from None

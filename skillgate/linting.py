@@ -10,12 +10,10 @@ from skillgate.bench.suite import task_facts
 from skillgate.config import Config
 from skillgate.core import Finding, TaskFacts
 from skillgate.errors import UsageError
-from skillgate.gate.sources import FolderSource, read_config, read_suites
+from skillgate.gate.sources import FolderSource, read_config, read_rules, read_suites, relative
 from skillgate.lint.engine import lint_skill, no_skills_finding
-from skillgate.lint.rule import load_rules
 from skillgate.report import findings
 from skillgate.report.annotations import render as render_annotations
-from skillgate.shipped import shipped
 from skillgate.skill import Files, discover, parse
 
 
@@ -32,7 +30,7 @@ def lint_paths(paths: Sequence[Path], root: Path) -> Linted:
     """Lint every skill at or below the paths; without any, those the configuration covers."""
     source = FolderSource(root)
     config = read_config(source)
-    rules = load_rules(shipped("rules"), config.lint.rules)
+    rules = read_rules(source, config)
     found: list[Finding] = []
     texts: dict[str, str] = {}
     folders = _folders(paths, root, config)
@@ -64,9 +62,10 @@ def _folders(paths: Sequence[Path], root: Path, config: Config) -> list[str]:
     if not paths:
         return [folder for folder in discover(root) if config.covers(folder)]
     folders: list[str] = []
-    for path in paths:
+    for given in paths:
+        path = relative(given, root)
         if not (root / path).exists():
             raise UsageError(f"{path}: no such file or folder", "Name a skill folder, or a folder of skills.")
         start = path.parent if (root / path).is_file() else path
-        folders += [str(start / folder) for folder in discover(root / start)]
+        folders += [(start / folder).as_posix() for folder in discover(root / start)]
     return list(dict.fromkeys(folders))

@@ -125,10 +125,67 @@ def test_the_suite_that_is_broken_is_named(tiny_suite: Path, capsys: pytest.Capt
     assert "doubles/doubles.two" in capsys.readouterr().out
 
 
-def test_a_closed_pipe_is_no_crash(here: Path) -> None:
-    command = f"{sys.executable} -m skillgate rules --format json | head -c 1 >/dev/null"
-    done = subprocess.run(["bash", "-c", f"set -o pipefail; {command}"], capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (0, "")
+def test_a_closed_pipe_changes_no_exit_code(here: Path) -> None:
+    """The reader leaves before the command writes: no crash, and the command's own code stands."""
+    (here / "skills/good/SKILL.md").write_text(GOOD.replace("name: good", "name: Bad"))
+    command = f"{sys.executable} -m skillgate lint | (exec <&-; sleep 1)"
+    done = subprocess.run(
+        ["bash", "-c", f"{command}; echo ${{PIPESTATUS[0]}} >&2"], capture_output=True, text=True
+    )
+    assert done.stderr.split() == ["1"]
+
+
+def test_lint_finds_the_configuration_above_and_names_paths_from_there(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (here / "skillgate.yml").write_text("lint: {fail-on: none}")
+    (here / "skills/good/SKILL.md").write_text(GOOD.replace("name: good", "name: Bad"))
+    (here / "other").mkdir()
+    monkeypatch.chdir(here / "skills")
+    spellings = ([], ["good"], ["../skills/good"], [str(here / "skills/good/SKILL.md")])
+    for paths in spellings:
+        assert main(["lint", *paths]) == ExitCode.OK
+        assert capsys.readouterr().out.startswith("skills/good/SKILL.md:2:7: error")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--repeats", "0"], "--repeats: expected `int` >= 1"),
+        (["--budget-usd", "-1"], "--budget-usd: expected `float` >= 0.0"),
+        (["--budget-usd", "inf"], "amounts and times are finite numbers"),
+        (["--workers", "0"], "--workers: expected `int` >= 1"),
+        (["--seed", "-1"], "--seed: expected `int` >= 0"),
+        (["--agent", "codex"], "unknown agent `codex`"),
+        (["--script", "nope.yml"], "nope.yml: no such file"),
+        (["--config", "nope.yml"], "nope.yml: no such file"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    here: Path, capsys: pytest.CaptureFixture[str], options: list[str], message: str
+) -> None:
+    command = ["run", "--skill", "skills/good", "--suite", "builtin:textkit", "--agent", "scripted"]
+    assert main([*command, "--sandbox", "local", *options]) == ExitCode.USAGE
+    assert message in capsys.readouterr().err
+
+
+def test_docker_that_is_absent_stops_a_run_before_anything_is_spent(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
+    script = str(shipped.shipped("fixtures") / "demo/script.yml")
+    command = ["run", "--skill", "skills/good", "--suite", "builtin:textkit", "--agent", "scripted"]
+    assert main([*command, "--script", script, "--sandbox", "docker"]) == ExitCode.PREREQUISITE
+    assert "no Docker engine answers" in capsys.readouterr().err
+    assert not (here / ".skillgate").exists()
+
+
+def test_a_folder_that_cannot_be_written_is_named(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "file").touch()
+    assert main(["run", "--skill", "skills/good", "--out", "file"]) == ExitCode.USAGE
+    assert "skillgate: file: cannot be written" in capsys.readouterr().err
+    assert main(["demo", "--out", "file"]) == ExitCode.USAGE
+    assert "skillgate: file: cannot be written" in capsys.readouterr().err
 
 
 def test_no_text_tells_anyone_to_install_a_package_of_somebody_else() -> None:

@@ -59,6 +59,7 @@ def test_every_key_is_optional() -> None:
         ("run: {sandbox: podman}", "skillgate.yml:1: `run.sandbox`: invalid enum value 'podman'"),
         ("run:\n  budget-usd: .inf", "skillgate.yml:2: `run`: amounts and times are finite numbers"),
         ("run:\n  per-run-usd: .inf", "skillgate.yml:2: `run`: amounts and times are finite numbers"),
+        ("run: {seed: -1}", "skillgate.yml:1: `run.seed`: expected `int` >= 0"),
         ("version: 2", "skillgate.yml:1: `version`: invalid enum value 2"),
     ],
 )
@@ -92,13 +93,13 @@ def test_patterns(path: str, pattern: str, hit: bool) -> None:
     assert config.matches(path, pattern) is hit
 
 
-def test_load_reads_the_file_of_a_folder_or_gives_the_defaults(tmp_path: Path) -> None:
-    assert config.load(tmp_path) == config.Config()
-    (tmp_path / "skillgate.yml").write_text("skills: [a]")
-    assert config.load(tmp_path).skills == ("a",)
-    (tmp_path / "skillgate.yml").write_bytes(b"\xff")
-    with pytest.raises(ConfigError, match=r"skillgate\.yml:1: not UTF-8"):
-        config.load(tmp_path)
+def test_the_root_is_where_the_configuration_or_the_repository_is(tmp_path: Path) -> None:
+    (tmp_path / "repo/skills/a").mkdir(parents=True)
+    start = tmp_path / "repo/skills/a"
+    (tmp_path / "repo/.git").mkdir()
+    assert config.find_root(start) == tmp_path / "repo"
+    (tmp_path / "repo/skills/skillgate.yml").touch()
+    assert config.find_root(start) == tmp_path / "repo/skills"
 
 
 def test_the_schema_names_the_keys_of_the_file() -> None:

@@ -20,12 +20,12 @@ def test_off_a_terminal_there_is_a_line_per_tenth_and_no_escape_code() -> None:
     progress.start("skills/[x]", 20, 2)
     for repeat in range(18):
         progress.finish_run(run(Outcome.INVALID if repeat == 0 else Outcome.PASSED, repeat), ledger)
-    progress.note("a [note]")
+    progress.note("a [note]\x1b[31m")
     lines = stream.getvalue().splitlines()
     assert lines[0] == "skills/[x]: 20 runs, 2 finished earlier"
-    assert lines[1].startswith("  4/20 runs, 1 invalid, $1.23 of $2.00, ")
-    assert lines[-2].startswith("  20/20 runs, 1 invalid, $1.23 of $2.00, 0 s left")
-    assert lines[-1] == "a [note]"
+    assert lines[1].startswith("  4/20 runs, 1 invalid, $1.23 spent, $0.00 held, cap $2.00, ")
+    assert lines[-2].startswith("  20/20 runs, 1 invalid, $1.23 spent, $0.00 held, cap $2.00, 0 s left")
+    assert lines[-1].startswith("a [note]")
     assert len(lines) == 11
     assert "\x1b" not in stream.getvalue()
 

@@ -67,10 +67,9 @@ def test_a_file_is_read_in_one_sitting(path: Path) -> None:
 @pytest.mark.parametrize("path", [path for _, path in modules()], ids=lambda value: str(value)[-40:])
 def test_only_the_command_line_reads_the_environment_or_exits(path: Path) -> None:
     text = path.read_text(encoding="utf-8")
-    if path.name not in ("cli.py", "__main__.py"):
-        assert [
-            word for word in ("os.environ[", "os.environ.get", "os.getenv", "sys.exit(") if word in text
-        ] == []
+    # git.py passes the environment on, without what a hook puts there
+    if path.name not in ("cli.py", "__main__.py", "git.py"):
+        assert [word for word in ("os.environ", "os.getenv", "sys.exit(") if word in text] == []
 
 
 HEAVY = ("docker", "anthropic", "scipy", "github", "numpy", "tiktoken", "aiohttp", "openai")
@@ -81,8 +80,11 @@ HEAVY = ("docker", "anthropic", "scipy", "github", "numpy", "tiktoken", "aiohttp
     [
         ("import skillgate.cli", []),
         ("import skillgate.linting", []),
-        ("from skillgate.cli import main; main(['lint', 'fixtures/skills/careful-changes'])", ["tiktoken"]),
-        ("from skillgate.cli import main; main(['--help'])", []),
+        (
+            "from skillgate.cli import main; assert main(['lint', 'fixtures/skills/careful-changes']) == 0",
+            ["tiktoken"],
+        ),
+        ("from skillgate.cli import main; assert main(['--help']) == 0", []),
     ],
 )
 def test_lint_does_not_load_what_only_a_gate_needs(code: str, loaded: list[str]) -> None:
@@ -90,5 +92,4 @@ def test_lint_does_not_load_what_only_a_gate_needs(code: str, loaded: list[str])
     done = subprocess.run(
         [sys.executable, "-c", probe], cwd=PACKAGE.parent, capture_output=True, text=True, check=True
     )
-    allowed = [[], loaded]
-    assert ast.literal_eval(done.stderr.strip().splitlines()[-1]) in allowed
+    assert ast.literal_eval(done.stderr.strip().splitlines()[-1]) == loaded

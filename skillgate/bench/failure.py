@@ -29,6 +29,7 @@ class Failure(StrEnum):
     OUT_OF_MEMORY = "out-of-memory"
     DISK_FULL = "disk-full"
     GRADER_BROKEN = "grader-broken"
+    SUITE_BROKEN = "suite-broken"
     INTERRUPTED = "interrupted"
     UNKNOWN = "unknown"
 
@@ -56,7 +57,8 @@ _TABLE: dict[Failure, Ruling] = {
     Failure.OUT_OF_MEMORY: Ruling(Outcome.LIMIT, False, "the agent used up its memory"),
     Failure.DISK_FULL: Ruling(Outcome.INVALID, False, "the disk of this machine is full"),
     Failure.GRADER_BROKEN: Ruling(Outcome.INVALID, False, "a grader could not start"),
-    Failure.INTERRUPTED: Ruling(Outcome.INVALID, True, "the run was interrupted"),
+    Failure.SUITE_BROKEN: Ruling(Outcome.INVALID, False, "the suite is broken"),
+    Failure.INTERRUPTED: Ruling(Outcome.INVALID, False, "the run was interrupted"),
     Failure.UNKNOWN: Ruling(Outcome.INVALID, True, "the run failed for a reason we do not know"),
 }
 

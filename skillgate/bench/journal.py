@@ -19,7 +19,7 @@ from typing import IO, NamedTuple
 import msgspec
 
 from skillgate.core import Cell, Run
-from skillgate.errors import PrerequisiteError, UsageError
+from skillgate.errors import PrerequisiteError, UsageError, writing
 
 FILE_NAME = "journal.sqlite"
 _SCHEMA_VERSION = 1
@@ -47,13 +47,17 @@ class Journal:
     """One journal file, open for one gate."""
 
     def __init__(self, path: Path) -> None:
-        path.parent.mkdir(parents=True, exist_ok=True)
         self._path = path
         self._lock = threading.Lock()
-        self._file_lock = _lock_file(path)
+        with writing(path):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            self._file_lock = _lock_file(path)
         try:
             self._db = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self._prepare()
+        except sqlite3.OperationalError as problem:
+            self._file_lock.close()
+            raise _unwritable(path, problem) from None
         except sqlite3.DatabaseError as problem:
             self._file_lock.close()
             raise UsageError(
@@ -82,14 +86,14 @@ class Journal:
             self._gate = int(db.execute("INSERT INTO gates (key) VALUES (?)", (key,)).lastrowid or 0)
         return False
 
-    def sums(self) -> Sums:
-        """Return the money of this gate, from all its attempts."""
+    def sums(self, evaluation: str | None = None) -> Sums:
+        """Return the money of this gate, or of one evaluation, from all attempts."""
         query = (
             "SELECT COALESCE(SUM(used_usd_micros), 0),"
             " COALESCE(SUM(CASE WHEN used_usd_micros IS NULL THEN held_usd_micros END), 0)"
-            " FROM attempts WHERE gate = ?"
+            " FROM attempts WHERE gate = ?1 AND (?2 IS NULL OR evaluation = ?2)"
         )
-        return Sums(*self._db.execute(query, (self._gate,)).fetchone())
+        return Sums(*self._db.execute(query, (self._gate, evaluation)).fetchone())
 
     def finished(self, evaluation: str) -> dict[Cell, Run]:
         """Return the final runs of an evaluation of this gate."""
@@ -123,9 +127,7 @@ class Journal:
                 yield self._db
                 self._db.execute("COMMIT")
             except sqlite3.OperationalError as problem:
-                hint = "Free some space, then run the same command with --resume: nothing finished is lost."
-                message = f"{self._path}: the journal cannot be written ({problem})"
-                raise PrerequisiteError(message, hint) from None
+                raise _unwritable(self._path, problem) from None
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
@@ -138,11 +140,16 @@ class Journal:
             raise sqlite3.DatabaseError(f"version {version} of its format")
 
 
+def _unwritable(path: Path, problem: sqlite3.OperationalError) -> PrerequisiteError:
+    hint = "Free some space, then run the same command with --resume: nothing finished is lost."
+    return PrerequisiteError(f"{path}: the journal cannot be written ({problem})", hint)
+
+
 def _lock_file(path: Path) -> IO[bytes]:
     handle = path.with_suffix(".lock").open("ab")
     try:
         fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
+    except BlockingIOError:
         handle.close()
         hint = "Wait for it, or choose another --out."
         raise UsageError(f"{path}: another skillgate is using this journal", hint) from None

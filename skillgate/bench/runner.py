@@ -10,10 +10,9 @@ import errno
 import time
 from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from pathlib import Path
 from typing import NamedTuple, Protocol
 
-from skillgate.bench.agents.scripted import Agent, AgentResult, Job, folder_name
+from skillgate.bench.agents.scripted import Agent, AgentJob, AgentResult
 from skillgate.bench.failure import Failure, ruling
 from skillgate.bench.grade import grade
 from skillgate.bench.journal import Journal
@@ -22,7 +21,7 @@ from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure
 from skillgate.bench.suite import Suite, Task
 from skillgate.bench.workspace import Workspace
 from skillgate.core import Cell, Grade, Outcome, Plan, Run, Usage
-from skillgate.errors import Interrupted
+from skillgate.errors import Interrupted, SuiteError
 from skillgate.skill import Skill
 
 MAX_ATTEMPTS = 3
@@ -69,14 +68,13 @@ class Evaluation(NamedTuple):
 
 
 class Bench(NamedTuple):
-    """What all evaluations of one gate share."""
+    """What runs one evaluation: the journal of its gate, and the part of the money it may use."""
 
     journal: Journal
     ledger: Ledger
     progress: Progress
     workers: int = 2
     backoff_s: float = 1.0
-    scratch: Path | None = None
 
 
 def execute(evaluation: Evaluation, bench: Bench) -> tuple[Run, ...]:
@@ -107,10 +105,12 @@ def _run_all(cells: list[Cell], evaluation: Evaluation, bench: Bench) -> list[Ru
     with ThreadPoolExecutor(bench.workers) as pool:
         try:
             for cell in cells:
-                while len(pending) >= bench.workers or (pending and not _can_pay(bench.ledger, hold)):
+                while len(pending) >= bench.workers:
                     pending = _collect(pending, done, bench)
-                if not bench.ledger.reserve(hold):
-                    break
+                while not bench.ledger.reserve(hold):
+                    if not pending:
+                        return done
+                    pending = _collect(pending, done, bench)
                 pending.add(pool.submit(_run_cell, cell, evaluation, bench))
             while pending:
                 pending = _collect(pending, done, bench)
@@ -129,10 +129,6 @@ def _let_end(pending: set[Future[Run]], sandbox: Sandbox) -> None:
         sandbox.interrupt()
 
 
-def _can_pay(ledger: Ledger, usd_micros: int) -> bool:
-    return ledger.spent_usd_micros + ledger.held_usd_micros + usd_micros <= ledger.cap_usd_micros
-
-
 def _collect(pending: set[Future[Run]], done: list[Run], bench: Bench) -> set[Future[Run]]:
     ended, rest = wait(pending, return_when=FIRST_COMPLETED)
     for future in ended:
@@ -146,7 +142,7 @@ def _run_cell(cell: Cell, evaluation: Evaluation, bench: Bench) -> Run:
     hold = evaluation.plan.per_run_usd_micros
     for attempt in range(1, MAX_ATTEMPTS + 1):
         number = bench.journal.begin(evaluation.key, cell, hold)
-        run, failure, cost_known = _attempt(cell, evaluation, bench)
+        run, failure, cost_known = _attempt(cell, evaluation)
         if cost_known:
             bench.ledger.settle(hold, run.usage.usd_micros)
         else:
@@ -159,24 +155,44 @@ def _run_cell(cell: Cell, evaluation: Evaluation, bench: Bench) -> Run:
     return run
 
 
-def _attempt(cell: Cell, evaluation: Evaluation, bench: Bench) -> tuple[Run, Failure | None, bool]:
+class _Trail:
+    """How far an attempt came: what its agent said, and whether it may have cost something."""
+
+    agent_started = False
+    result: AgentResult | None = None
+
+    @property
+    def cost_known(self) -> bool:
+        return not self.agent_started or self.result is not None
+
+    def broken(self, cell: Cell, failure: Failure, detail: str) -> Run:
+        usage = self.result.usage if self.result is not None else Usage()
+        return Run(cell=cell, outcome=Outcome.INVALID, reason=_reason(failure, detail), usage=usage)
+
+
+def _attempt(cell: Cell, evaluation: Evaluation) -> tuple[Run, Failure | None, bool]:
     """Execute a cell once: sandbox, agent, graders. Whatever breaks becomes an outcome.
 
     Returns: the run, what failed, and whether its cost is known (not when the agent was lost).
     """
-    suite, task = evaluation.tasks[cell.task]
-    started = time.monotonic()
-    result: AgentResult | None = None
+    trail = _Trail()
     try:
-        with Workspace.create(suite, bench.scratch) as workspace:
-            result, changed = _run_agent(cell, task, workspace, evaluation)
-            failure = result.failure
-            if failure is not None and ruling(failure).outcome is Outcome.INVALID:
-                return _broken(cell, result, failure, result.detail), failure, True
-            grades = _grade(suite, task, workspace, evaluation.sandbox)
+        run, failure = _work(cell, evaluation, trail)
     except Exception as problem:  # noqa: BLE001 - the one boundary: what we do not know is INVALID
         failure, detail = _classify(problem)
-        return _broken(cell, result, failure, detail), failure, result is not None
+        run = trail.broken(cell, failure, detail)
+    return run, failure, trail.cost_known
+
+
+def _work(cell: Cell, evaluation: Evaluation, trail: _Trail) -> tuple[Run, Failure | None]:
+    suite, task = evaluation.tasks[cell.task]
+    started = time.monotonic()
+    with Workspace.create(suite) as workspace:
+        result, changed = _run_agent(cell, task, workspace, evaluation, trail)
+        failure = result.failure
+        if failure is not None and ruling(failure).outcome is Outcome.INVALID:
+            return trail.broken(cell, failure, result.detail), failure
+        grades = _grade(suite, task, workspace, evaluation.sandbox)
     run = Run(
         cell=cell,
         outcome=_outcome(failure, grades),
@@ -187,29 +203,32 @@ def _attempt(cell: Cell, evaluation: Evaluation, bench: Bench) -> tuple[Run, Fai
         skill_used=result.skill_used,
         changed_files=changed,
     )
-    return run, failure, True
+    return run, failure
 
 
 def _classify(problem: Exception) -> tuple[Failure, str]:
     if isinstance(problem, SandboxFailure):
         return problem.kind, problem.detail
+    if isinstance(problem, SuiteError):
+        return Failure.SUITE_BROKEN, problem.message
     if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
         return Failure.DISK_FULL, str(problem)
     return Failure.UNKNOWN, f"{type(problem).__name__}: {problem}"
 
 
 def _run_agent(
-    cell: Cell, task: Task, workspace: Workspace, evaluation: Evaluation
+    cell: Cell, task: Task, workspace: Workspace, evaluation: Evaluation, trail: _Trail
 ) -> tuple[AgentResult, tuple[str, ...]]:
-    skill = evaluation.skills[cell.arm]
+    skill, plan = evaluation.skills[cell.arm], evaluation.plan
     if skill is not None:
-        workspace.install_skill(folder_name(skill), skill.files)
+        workspace.install_skill(skill.folder_name, skill.files)
     before = workspace.snapshot()
     with evaluation.sandbox.session(workspace, Phase.AGENT, task.limits) as session:
-        plan = evaluation.plan
-        job = Job(cell, task, workspace, session, skill, plan.seed, plan.per_run_usd_micros)
-        result = evaluation.agent.run(job)
-    return result, workspace.changed_since(before)
+        trail.agent_started = True
+        trail.result = evaluation.agent.run(
+            AgentJob(cell, task, workspace, session, skill, plan.seed, plan.per_run_usd_micros)
+        )
+    return trail.result, workspace.changed_since(before)
 
 
 def _grade(suite: Suite, task: Task, workspace: Workspace, sandbox: Sandbox) -> tuple[Grade, ...]:
@@ -230,8 +249,3 @@ def _outcome(failure: Failure | None, grades: tuple[Grade, ...]) -> Outcome:
 def _reason(failure: Failure | None, detail: str) -> str:
     sentence = ruling(failure).sentence if failure is not None else ""
     return ": ".join(filter(None, (sentence, detail)))[:MAX_REASON]
-
-
-def _broken(cell: Cell, result: AgentResult | None, failure: Failure, detail: str) -> Run:
-    usage = result.usage if result is not None else Usage()
-    return Run(cell=cell, outcome=Outcome.INVALID, reason=_reason(failure, detail), usage=usage)

@@ -151,6 +151,7 @@ def load_suite(folder: Path, origin: str = "") -> Suite:
     """
     path = folder / SUITE_FILE
     text, file = _read(path, SuiteFile, "A suite is a folder with suite.yml, repo/ and tasks/.")
+    _refuse_links(folder, file.repo)
     repo = folder / file.repo
     if _escapes(file.repo) or not repo.is_dir():
         hint = "`repo` names the folder with the fixture repository, beside suite.yml."
@@ -271,7 +272,16 @@ def _check_graders(file: TaskFile, text: str, path: Path) -> None:
             raise _error(path, line, f"`{grader.name}` lists the case `{again}` twice", "Remove one.")
 
 
+def _refuse_links(folder: Path, repo: str) -> None:
+    """A link may lead to any file of this machine; only the fixture repository may hold some."""
+    for name in files_of(folder):
+        if (folder / name).is_symlink() and not name.startswith(f"{repo.rstrip('/')}/"):
+            raise _error(folder / name, 1, "a link", "Put the file itself there.")
+
+
 def _read(path: Path, kind: type[T], hint: str) -> tuple[str, T]:
+    if path.is_symlink():
+        raise _error(path, 1, "a link", "Put the file itself there.")
     try:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:

@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 from skillgate.core import NONE_ARM, ChangeKind, SkillChange
 from skillgate.errors import UsageError
+from skillgate.gate.sources import relative
 from skillgate.git import Entry, Repository
 from skillgate.skill import Files, Skill, parse
 
@@ -59,16 +60,16 @@ def single_subject(folder: Path, against: str, root: Path) -> Subject:
     """
     head = _read_folder(folder, root)
     base = None
-    if (root / against).is_dir():
-        base = _read_folder(Path(against), root)
-    elif against != NONE_ARM:
-        base = _read_at(against, root / folder)
+    if against != NONE_ARM:
+        is_folder = (root / against).is_dir()
+        base = _read_folder(Path(against), root) if is_folder else _read_at(against, root / folder)
     names = set(head.files.names) | set(base.files.names if base is not None else ())
     kind = ChangeKind.CHANGED if base is not None else ChangeKind.ADDED
     return Subject(SkillChange(path=head.path, kind=kind, files=tuple(sorted(names))), base, head)
 
 
 def _read_folder(folder: Path, root: Path) -> Skill:
+    folder = relative(folder, root)
     if not (root / folder / SKILL_FILE).is_file():
         raise UsageError(
             f"{folder}: no skill there (no {SKILL_FILE})", "Name the folder that holds its SKILL.md."

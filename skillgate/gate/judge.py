@@ -1,6 +1,6 @@
 """One changed skill -> its report: lint, plan, paired run, comparison, verdict.
 
-`prepare` spends nothing and says what would run, or why nothing would; `judge` runs it.
+`prepare` and `plan_case` spend nothing and say what would run, or why nothing would; `judge` runs it.
 """
 
 from __future__ import annotations
@@ -12,12 +12,11 @@ from typing import NamedTuple
 import msgspec
 
 from skillgate import __version__
-from skillgate.bench.agents.scripted import Agent
+from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.plan import affordable_repeats, make_plan
 from skillgate.bench.runner import Bench, Evaluation, execute
-from skillgate.bench.sandbox import Sandbox
 from skillgate.bench.suite import Suite, Task, suite_digest, task_facts
-from skillgate.config import Config
+from skillgate.config import Config, RunConfig
 from skillgate.core import (
     BASE_ARM,
     HEAD_ARM,
@@ -34,6 +33,7 @@ from skillgate.core import (
     Verdict,
 )
 from skillgate.gate.changes import Subject
+from skillgate.gate.means import Means
 from skillgate.lint.engine import lint_skill
 from skillgate.lint.rule import Rule
 from skillgate.skill import Skill
@@ -67,79 +67,89 @@ class Case(NamedTuple):
         return {NONE_ARM: None, BASE_ARM: self.subject.base, HEAD_ARM: self.subject.head}
 
 
-class Means(NamedTuple):
-    """What runs the cells: built once per gate."""
-
-    agent: Agent
-    sandbox: Sandbox
-    script_digest: str = ""
-
-
-def lint_subject(subject: Subject, rules: Sequence[Rule], suites: Sequence[Suite]) -> tuple[Finding, ...]:
-    """Lint the head of a subject, knowing the tasks that will judge it."""
-    if subject.head is None:
-        return ()
-    return lint_skill(subject.head, rules, [fact for suite in suites for fact in task_facts(suite)])
-
-
 def prepare(
-    subject: Subject,
-    suites: tuple[Suite, ...],
-    rules: Sequence[Rule],
-    config: Config,
-    cap_usd_micros: int,
-    why_not: str = "",
+    subject: Subject, suites: Sequence[Suite], rules: Sequence[Rule], config: Config, why_not: str = ""
 ) -> Case:
-    """Lint a subject and plan its run, spending nothing; with `why_not` it is linted only.
+    """Lint a subject, knowing the tasks that will judge it, and say why it will not run, if so."""
+    facts = [fact for suite in suites for fact in task_facts(suite)]
+    findings = lint_skill(subject.head, rules, facts) if subject.head is not None else ()
+    limited = tuple(_limited(suite, config.run.timeout_s) for suite in suites)
+    return Case(subject, limited, findings, None, _why_not(subject, suites, config, why_not))
+
+
+def plan_case(case: Case, config: Config, cap_usd_micros: int) -> Case:
+    """Plan the runs of a case that will run, spending nothing.
 
     Raises: PrerequisiteError when the cap cannot pay one repeat.
     """
-    findings = lint_subject(subject, rules, suites)
-    why_not = why_not or _why_not(subject, suites, config)
-    plan = None if why_not else _plan(subject, suites, config, cap_usd_micros)
-    return Case(subject, suites, findings, plan, why_not)
+    return case if case.why_not else case._replace(plan=_plan(case, config.run, cap_usd_micros))
 
 
 def judge(case: Case, config: Config, means: Means | None, bench: Bench | None) -> Report:
-    """Run a prepared case and draw its report; without a plan there is nothing to run."""
+    """Run a planned case within its share of the money and draw its report.
+
+    Without a plan, or anything to run it with, the report says why nothing ran.
+    """
     if case.plan is None or means is None or bench is None:
         return _report(case, config, Verdict(decision=Decision.NOT_RUN, reasons=(case.why_not,)))
-    runs = execute(_evaluation(case, means), bench)
+    key = evaluation_key(case, case.plan, means, config.run)
+    share = Ledger(case.plan.cap_usd_micros, *bench.journal.sums(key), whole=bench.ledger)
+    runs = execute(_evaluation(key, case, case.plan, means), bench._replace(ledger=share))
     comparisons = _compare(case.plan, runs, config)
-    verdict = decide([c for c in comparisons if c.arms == _pair(case.subject)], config.policy)
-    report = _report(case, config, verdict)
+    judged = _pair(case.subject)
+    verdict = decide([c for c in comparisons if c.arms == judged], config.policy)
     return msgspec.structs.replace(
-        report,
+        _report(case, config, verdict),
         plan=case.plan,
         runs=runs,
         comparisons=comparisons,
-        spend=_spend(case.plan, runs),
+        judged=judged,
+        spend=_spend(runs, share),
         versions=_versions(case, means),
     )
 
 
-def evaluation_key(case: Case, means: Means) -> str:
-    """Identify a paired run by everything that decides it: equal keys may share runs."""
-    assert case.plan is not None
+def evaluation_key(case: Case, plan: Plan, means: Means, run: RunConfig) -> str:
+    """Identify a paired run by what decides its cells; a larger budget or more repeats continue it."""
     skills = {arm: skill.files.digest() for arm, skill in case.skills.items() if skill is not None}
-    parts = (__version__, case.plan, skills, _versions(case, means), means.script_digest)
+    settings = (plan.agent, plan.model, plan.seed, plan.per_run_usd_micros, run.timeout_s)
+    parts = (
+        __version__,
+        case.subject.change.path,
+        skills,
+        settings,
+        _versions(case, means),
+        means.script_digest,
+    )
     return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
 
 
-def _why_not(subject: Subject, suites: Sequence[Suite], config: Config) -> str:
+def _limited(suite: Suite, timeout_s: float) -> Suite:
+    """Let no task run longer than the configuration allows."""
+    replace = msgspec.structs.replace
+    capped = ((task, min(task.limits.timeout_s, timeout_s)) for task in suite.tasks)
+    tasks = tuple(replace(task, limits=replace(task.limits, timeout_s=limit)) for task, limit in capped)
+    return replace(suite, tasks=tasks)
+
+
+def _why_not(subject: Subject, suites: Sequence[Suite], config: Config, why_not: str) -> str:
+    """Return the first reason not to run, in the order of what a reader can change least."""
     if subject.head is None:
         return DELETED
+    if subject.head.facts.unreadable:
+        return f"{subject.head.file} cannot be read: {subject.head.facts.unreadable}"
     if subject.is_same_content:
         return SAME_CONTENT
+    if why_not:
+        return why_not
     if config.run.agent is None:
         return NO_AGENT
     return "" if suites else NO_SUITE
 
 
-def _plan(subject: Subject, suites: Sequence[Suite], config: Config, cap_usd_micros: int) -> Plan:
-    run = config.run
-    tasks = [task.id for suite in suites for task in suite.tasks]
-    arms: tuple[str, ...] = _pair(subject)
+def _plan(case: Case, run: RunConfig, cap_usd_micros: int) -> Plan:
+    tasks = list(case.tasks)
+    arms: tuple[str, ...] = _pair(case.subject)
     three = affordable_repeats(3 * len(tasks), cap_usd_micros, run.per_run_usd_micros)
     if NONE_ARM not in arms and three >= run.repeats:
         arms = (*arms, NONE_ARM)
@@ -159,12 +169,11 @@ def _pair(subject: Subject) -> ArmPair:
     return ArmPair(NONE_ARM if subject.base is None else BASE_ARM, HEAD_ARM)
 
 
-def _evaluation(case: Case, means: Means) -> Evaluation:
-    assert case.plan is not None
+def _evaluation(key: str, case: Case, plan: Plan, means: Means) -> Evaluation:
     return Evaluation(
-        key=evaluation_key(case, means),
+        key=key,
         label=case.subject.change.path,
-        plan=case.plan,
+        plan=plan,
         tasks=case.tasks,
         skills=case.skills,
         agent=means.agent,
@@ -182,11 +191,12 @@ def _compare(plan: Plan, runs: Sequence[Run], config: Config) -> tuple[Compariso
     return tuple(found)
 
 
-def _spend(plan: Plan, runs: Sequence[Run]) -> Spend:
+def _spend(runs: Sequence[Run], share: Ledger) -> Spend:
     counts = {outcome: sum(run.outcome is outcome for run in runs) for outcome in Outcome}
     return Spend(
-        spent_usd_micros=sum(run.usage.usd_micros for run in runs),
-        cap_usd_micros=plan.cap_usd_micros,
+        spent_usd_micros=share.spent_usd_micros,
+        held_usd_micros=share.held_usd_micros,
+        cap_usd_micros=share.cap_usd_micros,
         runs=len(runs) - counts[Outcome.SKIPPED],
         invalid_runs=counts[Outcome.INVALID],
         skipped_runs=counts[Outcome.SKIPPED],

@@ -15,23 +15,20 @@ from typing import Any, NamedTuple
 import msgspec
 
 from skillgate import __version__
-from skillgate.bench.agents.scripted import Agent, ScriptedAgent, load_script
 from skillgate.bench.journal import FILE_NAME as JOURNAL_NAME
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.runner import Bench, Progress
-from skillgate.bench.sandbox import Sandbox, local_sandbox
 from skillgate.config import Config, RunConfig
-from skillgate.core import SCRIPTED_AGENT, Decision, GateReport, Report, Spend, Verdict, usd
-from skillgate.errors import PrerequisiteError, UsageError
+from skillgate.core import Decision, GateReport, Report, Spend, Verdict, usd
+from skillgate.errors import UsageError, writing
 from skillgate.gate.changes import Subject, changed_skills, single_subject
-from skillgate.gate.judge import Case, Means, evaluation_key, judge, prepare
-from skillgate.gate.sources import FolderSource, RangeSource, Source, decode_text, read_config, read_suites
+from skillgate.gate.judge import Case, evaluation_key, judge, plan_case, prepare
+from skillgate.gate.means import Means, build_means
+from skillgate.gate.sources import FolderSource, RangeSource, Source, read_config, read_rules, read_suites
 from skillgate.git import Repository
-from skillgate.lint.rule import load_rules
 from skillgate.report import json as report_json
 from skillgate.report import markdown
-from skillgate.shipped import shipped
 from skillgate.stats.power import PASS_RATIO_SD, detectable_effect
 from skillgate.stats.verdict import worst
 
@@ -55,7 +52,7 @@ class Options(NamedTuple):
     python_bin: Path = Path("/usr/bin")
 
 
-class Job(NamedTuple):
+class Request(NamedTuple):
     """Everything a gate works on: its two names, its skills, and where its files come from."""
 
     base: str
@@ -76,19 +73,19 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
         source = RangeSource(repository, start, tip, Path(scratch))
         config = _configure(source, options)
         subjects = [s for s in changed_skills(repository, start, tip) if config.covers(s.change.path)]
-        return _gate(Job(start, tip, subjects, source), config, options, progress)
+        return _gate(Request(start, tip, subjects, source), config, options, progress)
 
 
 def gate_skill(folder: Path, against: str, root: Path, options: Options, progress: Progress) -> GateReport:
     """Judge one skill on disk against nothing, a revision of itself, or another folder."""
-    job, config = _single_job(folder, against, root, options)
-    return _gate(job, config, options, progress)
+    request, config = _single(folder, against, root, options)
+    return _gate(request, config, options, progress)
 
 
 def describe_plan(folder: Path, against: str, root: Path, options: Options) -> str:
     """Say what a run would do, what it can cost and what it can show. Spends nothing."""
-    job, config = _single_job(folder, against, root, options)
-    (case,) = plan_cases(job, config, options)
+    request, config = _single(folder, against, root, options)
+    (case,) = plan_cases(request, config, options)
     if case.plan is None:
         return f"{case.subject.change.path}: not run: {case.why_not}\n"
     plan = case.plan
@@ -108,47 +105,57 @@ def describe_plan(folder: Path, against: str, root: Path, options: Options) -> s
     return "\n".join(lines) + "\n"
 
 
-def _single_job(folder: Path, against: str, root: Path, options: Options) -> tuple[Job, Config]:
+def _single(folder: Path, against: str, root: Path, options: Options) -> tuple[Request, Config]:
     subject = single_subject(folder, against, root)
     source = FolderSource(root)
-    return Job(against, subject.change.path, [subject], source), _configure(source, options)
+    return Request(against, subject.change.path, [subject], source), _configure(source, options)
 
 
-def plan_cases(job: Job, config: Config, options: Options) -> list[Case]:
-    """Prepare every subject; the cap is shared evenly. Spends nothing."""
-    rules = load_rules(shipped("rules"), config.lint.rules)
-    share = config.run.cap_usd_micros // max(len(job.subjects), 1)
+def plan_cases(request: Request, config: Config, options: Options) -> list[Case]:
+    """Prepare every subject; those that will run share the cap evenly. Spends nothing."""
+    rules = read_rules(request.source, config, options.config)
     cases = []
-    for subject in job.subjects:
+    for subject in request.subjects:
         names = options.suites or config.suites_for(subject.change.path)
-        case = prepare(subject, read_suites(job.source, names), rules, config, share, options.why_not)
-        cases.append(case)
-    return cases
+        cases.append(prepare(subject, read_suites(request.source, names), rules, config, options.why_not))
+    share = config.run.cap_usd_micros // max(sum(not case.why_not for case in cases), 1)
+    return [plan_case(case, config, share) for case in cases]
 
 
-def _gate(job: Job, config: Config, options: Options, progress: Progress) -> GateReport:
-    cases = plan_cases(job, config, options)
-    means = _means(cases, job, config.run, options) if any(case.plan is not None for case in cases) else None
-    for note in job.source.notes:
+def _gate(request: Request, config: Config, options: Options, progress: Progress) -> GateReport:
+    cases = plan_cases(request, config, options)
+    means = _means(cases, request.source, config, options)
+    for note in request.source.notes:
         progress.note(note)
     if means is not None:
         reports, spend = _run(cases, means, config, options, progress)
     else:
         reports, spend = [judge(case, config, None, None) for case in cases], Spend()
-    report = _assemble(job, reports, spend, config)
+    report = _assemble(request, reports, spend, config)
     _write(options, report)
     return report
 
 
+def _means(cases: Sequence[Case], source: Source, config: Config, options: Options) -> Means | None:
+    """Build what the planned cases need and check it; None when nothing is planned."""
+    planned = [(case.plan, case.suites) for case in cases if case.plan is not None]
+    if not planned:
+        return None
+    unsafe = options.allow_unsafe_local
+    means = build_means(config.run, source, options.python_bin, allow_unsafe_local=unsafe)
+    for plan, suites in planned:
+        means.require(plan, suites)
+    return means
+
+
 def _run(
-    cases: list[Case], means: Means, config: Config, options: Options, progress: Progress
+    cases: Sequence[Case], means: Means, config: Config, options: Options, progress: Progress
 ) -> tuple[list[Report], Spend]:
     """Run the cases under one journal and one ledger."""
-    keys = [evaluation_key(case, means) for case in cases if case.plan is not None]
+    plans = [(case, case.plan) for case in cases if case.plan is not None]
+    keys = "".join(evaluation_key(case, plan, means, config.run) for case, plan in plans)
     with Journal(options.out / JOURNAL_NAME) as journal:
-        continues = journal.open_gate(
-            hashlib.sha256("".join(keys).encode()).hexdigest(), resume=options.resume
-        )
+        continues = journal.open_gate(hashlib.sha256(keys.encode()).hexdigest(), resume=options.resume)
         if options.resume and not continues:
             progress.note("nothing to resume: no earlier gate had this range and these settings")
         ledger = Ledger(config.run.cap_usd_micros, *journal.sums())
@@ -158,69 +165,36 @@ def _run(
 
 
 def _whole_spend(reports: Sequence[Report], ledger: Ledger) -> Spend:
-    """Count the runs of all reports; the money is the ledger's, which knows retries and lost calls."""
-    total = sum((report.spend for report in reports), Spend())
-    return msgspec.structs.replace(
-        total,
+    """Count the runs of all reports; the money is the ledger's."""
+    return Spend(
         spent_usd_micros=ledger.spent_usd_micros,
         held_usd_micros=ledger.held_usd_micros,
         cap_usd_micros=ledger.cap_usd_micros,
+        runs=sum(report.spend.runs for report in reports),
+        invalid_runs=sum(report.spend.invalid_runs for report in reports),
+        skipped_runs=sum(report.spend.skipped_runs for report in reports),
     )
-
-
-def _means(cases: list[Case], job: Job, run: RunConfig, options: Options) -> Means:
-    """Build what runs the cases and check every prerequisite; nothing is spent before."""
-    if run.agent != SCRIPTED_AGENT:
-        raise UsageError(f"unknown agent `{run.agent}`", f"This version has: {SCRIPTED_AGENT}.")
-    content = job.source.read(run.script) if run.script else None
-    if content is None:
-        raise UsageError(
-            f"the scripted agent needs a script, not {run.script!r}", "Set run.script to a YAML file."
-        )
-    path = str(run.script)
-    agent = ScriptedAgent(load_script(decode_text(content, path), path), path)
-    _refuse_unsafe(run, agent, options)
-    sandbox = make_sandbox(run, options.python_bin)
-    for case in cases:
-        if case.plan is not None:
-            agent.require(case.plan.arms, case.plan.tasks)
-            for suite in case.suites:
-                sandbox.require(suite)
-    return Means(agent, sandbox, hashlib.sha256(content).hexdigest())
-
-
-def make_sandbox(run: RunConfig, python_bin: Path) -> Sandbox:
-    """Build the sandbox that the configuration names. Raises: PrerequisiteError without Docker."""
-    if run.sandbox == "local":
-        return local_sandbox(python_bin)
-    from skillgate.bench.docker import docker_sandbox
-
-    return docker_sandbox(run.image)
-
-
-def _refuse_unsafe(run: RunConfig, agent: Agent, options: Options) -> None:
-    if run.sandbox == "local" and agent.runs_model_commands and not options.allow_unsafe_local:
-        hint = "Use --sandbox docker, or --allow-unsafe-local if you accept that."
-        raise PrerequisiteError("the local sandbox isolates nothing from what a model runs", hint)
 
 
 def _configure(source: Source, options: Options) -> Config:
     config = read_config(source, options.config)
-    run = msgspec.convert(msgspec.to_builtins(config.run) | _kebab(options.run), RunConfig)
+    given = {key.replace("_", "-"): value for key, value in options.run.items()}
+    try:
+        run = msgspec.convert(msgspec.to_builtins(config.run) | given, RunConfig)
+    except msgspec.ValidationError as problem:
+        what, _, where = str(problem).partition(" - at `$.")
+        option = f"--{where.rstrip('`')}: " if where else ""
+        raise UsageError(f"{option}{what[0].lower()}{what[1:]}", "Correct the option.") from None
     return msgspec.structs.replace(config, run=run)
 
 
-def _kebab(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key.replace("_", "-"): value for key, value in values.items()}
-
-
-def _assemble(job: Job, reports: Sequence[Report], spend: Spend, config: Config) -> GateReport:
+def _assemble(request: Request, reports: Sequence[Report], spend: Spend, config: Config) -> GateReport:
     verdict = Verdict(decision=Decision.NOT_RUN, reasons=(NOTHING,))
     if reports:
         verdict = worst({report.skill: report.verdict for report in reports})
     return GateReport(
-        base=job.base,
-        head=job.head,
+        base=request.base,
+        head=request.head,
         reports=tuple(reports),
         policy=config.policy,
         fail_on=config.lint.fail_on,
@@ -232,9 +206,10 @@ def _assemble(job: Job, reports: Sequence[Report], spend: Spend, config: Config)
 
 def _write(options: Options, report: GateReport) -> None:
     """Leave the files in `out`, each whole or not at all."""
-    options.out.mkdir(parents=True, exist_ok=True)
     comment = markdown.render(report, comment_id=options.comment_id)
-    for name, text in (("report.json", report_json.dump(report)), ("comment.md", comment)):
-        part = options.out / f".{name}.part"
-        part.write_text(text, encoding="utf-8")
-        part.replace(options.out / name)
+    with writing(options.out):
+        options.out.mkdir(parents=True, exist_ok=True)
+        for name, text in (("report.json", report_json.dump(report)), ("comment.md", comment)):
+            part = options.out / f".{name}.part"
+            part.write_text(text, encoding="utf-8")
+            part.replace(options.out / name)

@@ -6,17 +6,22 @@ own judge; what the base does not have yet is read at the head, and `notes` says
 
 from __future__ import annotations
 
+import os
+import posixpath
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
 from skillgate.bench.suite import Suite, load_suite
 from skillgate.config import FILE_NAME, Config, parse
-from skillgate.errors import ConfigError, SuiteError
+from skillgate.document import line_of
+from skillgate.errors import ConfigError, OptionError, SuiteError
 from skillgate.git import Entry, Repository
+from skillgate.lint.rule import Rule, load_rules
 from skillgate.shipped import shipped
 
 BUILTIN = "builtin:"
+MAX_BYTES = 1_000_000
 
 
 class Source(Protocol):
@@ -41,7 +46,11 @@ class FolderSource:
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a file below the root (or at an absolute path)."""
         target = self.root / path
-        return target.read_bytes() if target.is_file() else None
+        if not target.exists():
+            return None
+        if not target.is_file() or target.stat().st_size > MAX_BYTES:
+            raise _unreadable(path)
+        return target.read_bytes()
 
     def folder(self, path: str) -> Path | None:
         """Return a folder below the root (or at an absolute path)."""
@@ -61,13 +70,17 @@ class RangeSource:
     def read(self, path: str) -> bytes | None:
         """Return the bytes of a regular file at the base, or at the head when it is new."""
         found = self._entries(path, "")
-        entry = found.get(path)
-        return self._repository.blobs({path: entry})[path] if entry is not None and entry.is_regular else None
+        if not found:
+            return None
+        (entry,) = found.values()
+        if not entry.is_regular or entry.size > MAX_BYTES:
+            raise _unreadable(path)
+        return self._repository.blobs({path: entry})[path]
 
     def folder(self, path: str) -> Path | None:
         """Write a folder out and return it."""
         entries = {name: e for name, e in self._entries(path, "/").items() if ".." not in name.split("/")}
-        target = self._scratch / "tree" / path
+        target = self._scratch / "tree" / posixpath.normpath(path)
         if not target.exists():
             contents = self._repository.blobs(entries)
             for name in sorted(contents, key=lambda n: entries[n].mode):  # links (12...) after files (10...)
@@ -75,7 +88,7 @@ class RangeSource:
         return target if entries else None
 
     def _entries(self, path: str, suffix: str) -> dict[str, Entry]:
-        prefix = path.rstrip("/") + suffix
+        prefix = posixpath.normpath(path) + suffix
         for tree, is_new in zip(self._trees, (False, True), strict=True):
             found = {n: e for n, e in tree.items() if n == prefix or (suffix and n.startswith(prefix))}
             if found:
@@ -84,6 +97,11 @@ class RangeSource:
                     self.notes.append(note)
                 return found
         return {}
+
+
+def relative(path: Path, root: Path) -> Path:
+    """Spell a path (absolute, or as seen from the root) as seen from the root, without detours."""
+    return Path(os.path.relpath(root / path, root))
 
 
 def read_config(source: Source, path: str | None = None) -> Config:
@@ -102,6 +120,21 @@ def read_config(source: Source, path: str | None = None) -> Config:
 def read_suites(source: Source, names: Sequence[str]) -> tuple[Suite, ...]:
     """Load suites by folder, or by `builtin:NAME`. Raises: SuiteError."""
     return tuple(_read_suite(_suite_folder(source, name), name) for name in names)
+
+
+def read_rules(source: Source, config: Config, path: str | None = None) -> tuple[Rule, ...]:
+    """Load the rules as the configuration wants them. Raises: ConfigError with path:line."""
+    try:
+        return load_rules(shipped("rules"), config.lint.rules)
+    except OptionError as problem:
+        text = decode_text(source.read(path or FILE_NAME) or b"", path or FILE_NAME)
+        line = line_of(text, ("lint", "rules", problem.rule))
+        raise ConfigError(f"{path or FILE_NAME}:{line}: {problem.message}", problem.hint) from None
+
+
+def _unreadable(path: str) -> ConfigError:
+    hint = f"Make it a plain file of at most {MAX_BYTES:,} bytes."
+    return ConfigError(f"{path}:1: a link, a folder, or too large", hint)
 
 
 def decode_text(content: bytes, path: str) -> str:

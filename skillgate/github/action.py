@@ -18,10 +18,11 @@ import msgspec
 from skillgate.core import Decision, GateReport, Struct, usd
 from skillgate.errors import ExitCode, SkillgateError, UsageError
 from skillgate.github import commands
-from skillgate.github.client import Client, NotPosted, Posted
+from skillgate.github.client import Client, NotPosted, Posted, State
 from skillgate.github.event import Activity, read_event
 from skillgate.report.annotations import render as render_annotations
-from skillgate.report.markdown import Links
+from skillgate.report.escape import fenced
+from skillgate.report.markdown import Links, marker
 from skillgate.report.markdown import render as render_markdown
 
 PREFIX = "SKILLGATE_"
@@ -59,7 +60,7 @@ class ActionRequest(Struct, kw_only=True):
     comment_id: str
     evaluate: bool
     reason: str
-    config: Path | None = None
+    config: str | None = None
     agent: str | None = None
     model: str | None = None
     budget_usd: float | None = None
@@ -95,8 +96,12 @@ def _run(env: Mapping[str, str], gate: Gate, stdout: TextIO) -> ExitCode:
         return ExitCode.OK
     request = _request(env, inputs, activity)
     stdout.write(commands.message("notice", request.reason))
-    with commands.stopped(stdout):
-        report, report_path = gate(request)
+    try:
+        with commands.stopped(stdout):
+            report, report_path = gate(request)
+    except SkillgateError as error:
+        step.publish_failure(error)
+        raise
     step.publish(report, report_path)
     return ExitCode.OK if report.passes else ExitCode.GATE_FAILED
 
@@ -136,7 +141,7 @@ def _request(env: Mapping[str, str], inputs: Inputs, activity: Activity) -> Acti
         comment_id=inputs.comment_id,
         evaluate=activity.evaluate and not lint_only,
         reason="Linted only: the input `mode` is `lint`." if lint_only else activity.reason,
-        config=repo / inputs.config if inputs.config else None,
+        config=inputs.config,
         agent=inputs.agent,
         model=inputs.model,
         budget_usd=inputs.budget_usd,
@@ -161,7 +166,8 @@ class _Step(NamedTuple):
         """Show the report everywhere it belongs; nothing that fails on GitHub's side raises."""
         self.stdout.write(render_annotations([f for skill in report.reports for f in skill.findings]))
         text = render_markdown(report, comment_id=self.inputs.comment_id, links=self._links())
-        comment_url, failures = self._post(report, text)
+        # A pull request without a changed skill gets no comment, unless an earlier push left one.
+        comment_url, failures = self._post(text, bool(report.reports), *self._status(report))
         summary_path = report_path.with_name("comment.md")
         summary_path.write_text(text, encoding="utf-8")
         self._summarise("\n".join((text, *failures)))
@@ -177,13 +183,21 @@ class _Step(NamedTuple):
         }
         self._output(outputs)
 
+    def publish_failure(self, error: SkillgateError) -> None:
+        """Say that there is no verdict on this head, also where an earlier one still stands."""
+        said = fenced(f"{error.message}\n{error.hint}".rstrip())
+        text = f"{marker(self.inputs.comment_id)}\n### skillgate has no verdict on this change\n\n{said}\n"
+        _, failures = self._post(text, False, "error", error.message)
+        self._summarise("\n".join((text, *failures)))
+        self._output({"verdict": Decision.NOT_RUN, "decision-by-skill": "{}", "skills-changed": "0"})
+
     def publish_nothing(self) -> None:
         """Say why nothing was done."""
         self.stdout.write(commands.message("notice", self.activity.reason))
         self._summarise(f"skillgate: {self.activity.reason}\n")
         self._output({"verdict": Decision.NOT_RUN, "decision-by-skill": "{}", "skills-changed": "0"})
 
-    def _post(self, report: GateReport, text: str) -> tuple[str, list[str]]:
+    def _post(self, text: str, create: bool, state: State, description: str) -> tuple[str, list[str]]:
         """Post comment and status; return the comment's URL, and what failed as Markdown."""
         number = self.activity.number if self.inputs.comment else None
         if number is None and not self.inputs.status:
@@ -195,24 +209,27 @@ class _Step(NamedTuple):
         url, failures = "", list[str]()
         with closing(Client(self.env["GITHUB_API_URL"], token, self.activity.repository)) as client:
             if number is not None:
-                # A pull request without a changed skill gets no comment, unless an earlier push left one.
-                answer = client.put_comment(number, text, create=bool(report.reports))
+                answer = client.put_comment(number, text, create=create)
                 url, failures = self._tell("comment", answer)
             if self.inputs.status:
-                failures += self._tell("commit status", self._post_status(client, report))[1]
+                failures += self._tell("commit status", self._post_status(client, state, description))[1]
         return url, failures
 
-    def _post_status(self, client: Client, report: GateReport) -> Posted | NotPosted:
-        verdict, comment_id = report.verdict, self.inputs.comment_id
-        # Nothing of a draft was evaluated, and marking it ready need not start another run.
-        passed: Literal["success", "pending"] = "pending" if self.activity.is_draft else "success"
+    def _post_status(self, client: Client, state: State, description: str) -> Posted | NotPosted:
+        comment_id = self.inputs.comment_id
         return client.post_status(
             self.activity.head_sha,
             context="skillgate" if comment_id == "default" else f"skillgate/{comment_id}",
-            state=passed if report.passes else "failure",
-            description=f"{verdict.decision}: {' '.join(verdict.reasons)}",
+            state=state,
+            description=description,
             target_url=self._run_url,
         )
+
+    def _status(self, report: GateReport) -> tuple[State, str]:
+        # Nothing of a draft was evaluated, and marking it ready need not start another run.
+        passed: State = "pending" if self.activity.is_draft else "success"
+        description = f"{report.verdict.decision}: {' '.join(report.verdict.reasons)}"
+        return passed if report.passes else "failure", description
 
     def _tell(self, what: str, answer: Posted | NotPosted) -> tuple[str, list[str]]:
         """Say in the log what became of a post; a failure only warns."""

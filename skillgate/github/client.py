@@ -35,6 +35,9 @@ _NO_ACCESS = "Resource not accessible"
 _NONSENSE = (BadAttributeException, KeyError, TypeError, ValueError)
 
 
+State = Literal["success", "failure", "pending", "error"]
+
+
 class Change(StrEnum):
     """What happened to a comment or a status."""
 
@@ -100,7 +103,7 @@ class Client:
         sha: str,
         *,
         context: str,
-        state: Literal["success", "failure", "pending"],
+        state: State,
         description: str,
         target_url: str,
     ) -> Posted | NotPosted:

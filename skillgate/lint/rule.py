@@ -13,10 +13,10 @@ from typing import Annotated, Any
 
 import msgspec
 
-from skillgate.config import FILE_NAME, RuleOptions
+from skillgate.config import RuleOptions
 from skillgate.core import Finding, Severity, Struct
 from skillgate.document import decode, nearest
-from skillgate.errors import ConfigError, RuleError, SkillgateError
+from skillgate.errors import OptionError, RuleError, SkillgateError
 from skillgate.lint.check import Check, Hit
 from skillgate.lint.checks import CHECKS
 
@@ -88,16 +88,14 @@ class Rule(Struct, kw_only=True):
 def load_rules(folder: Path, options: Mapping[str, RuleOptions] | None = None) -> tuple[Rule, ...]:
     """Read every rule file of a folder, sorted by id, as `lint.rules` of the configuration wants them.
 
-    Raises: RuleError with path:line for a bad file, ConfigError for options that name no rule or no option.
+    Raises: RuleError with path:line for a bad file, OptionError for options that name no rule or no option.
     """
     rules = {path.stem: _read(path) for path in sorted(folder.glob("*.yml"))}
     if not rules:
         raise RuleError(f"{folder}: there is no rule file", "A rule is a file `<id>.yml`.")
     for name in options or {}:
         if name not in rules:
-            raise ConfigError(
-                f"{FILE_NAME}: `lint.rules` names `{name}`, which is no rule", nearest(name, rules)
-            )
+            raise OptionError(name, f"`lint.rules` names `{name}`, which is no rule", nearest(name, rules))
     wanted = ((rule, (options or {}).get(rule.id, True)) for rule in rules.values())
     return tuple(_override(rule, option) for rule, option in wanted if option is not False)
 
@@ -140,7 +138,7 @@ def _override(rule: Rule, option: RuleOptions) -> Rule:
         return _with_severity(changed, msgspec.convert(severity, Severity | None))
     except msgspec.ValidationError as error:
         message, hint = _explain(error, rule.check)
-        raise ConfigError(f"{FILE_NAME}: `lint.rules.{rule.id}`: {message}", hint) from None
+        raise OptionError(rule.id, f"`lint.rules.{rule.id}`: {message}", hint) from None
 
 
 def _with_severity(rule: Rule, severity: Severity | None) -> Rule:

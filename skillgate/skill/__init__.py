@@ -55,6 +55,12 @@ class Skill:
         self.path, self.files = path, files
 
     @property
+    def folder_name(self) -> str:
+        """Return the name of the folder it lies in, and is installed in."""
+        name = posixpath.basename(self.path)
+        return "skill" if name in ("", ".", "..") else name
+
+    @property
     def file(self) -> str:
         """Return the path of its SKILL.md."""
         return self.locate(SKILL_FILE)

@@ -45,6 +45,7 @@ def test_an_attempt_that_never_ended_keeps_its_hold(tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         journal.open_gate("k", resume=True)
         assert (journal.sums(), set(journal.finished("e"))) == (Sums(30, 70), {CELL})
+        assert (journal.sums("e"), journal.sums("another")) == (Sums(30, 70), Sums(0, 0))
 
 
 def test_a_lost_cost_stays_held_and_an_unscored_run_is_not_finished(tmp_path: Path) -> None:

@@ -23,6 +23,22 @@ def test_what_a_lost_call_may_have_cost_stays_held() -> None:
     assert (ledger.spent_usd_micros, ledger.held_usd_micros, ledger.reserve(41)) == (0, 60, False)
 
 
+def test_a_part_never_takes_more_than_its_share_nor_than_the_whole_has() -> None:
+    whole = Ledger(100)
+    first, second = Ledger(70, whole=whole), Ledger(70, 20, whole=whole)
+    assert [first.reserve(71), first.reserve(60), second.reserve(50), second.reserve(40)] == [
+        False,
+        True,
+        False,
+        True,
+    ]
+    assert second.reserve(10) is False
+    first.settle(60, 5)
+    second.lose(40)
+    assert (whole.spent_usd_micros, whole.held_usd_micros) == (5, 40)
+    assert (first.spent_usd_micros, second.spent_usd_micros, second.held_usd_micros) == (5, 20, 40)
+
+
 @pytest.mark.parametrize("used", [-1, 61])
 def test_nobody_uses_more_than_was_reserved(used: int) -> None:
     ledger = Ledger(100)

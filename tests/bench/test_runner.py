@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from skillgate.bench.agents.scripted import AgentResult, Job, ScriptedAgent, load_script
+from skillgate.bench.agents.scripted import AgentJob, AgentResult, ScriptedAgent, load_script
 from skillgate.bench.failure import Failure
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
@@ -77,7 +77,7 @@ class Faulty:
     def __init__(self, *answers: Failure | Exception | None) -> None:
         self.answers, self.seen = list(answers), 0
 
-    def run(self, job: Job) -> AgentResult:
+    def run(self, job: AgentJob) -> AgentResult:
         self.seen += 1
         answer = self.answers.pop(0) if self.answers else None
         if isinstance(answer, Exception):
@@ -184,6 +184,41 @@ def test_failures_become_outcomes(
     assert setup.ledger.held_usd_micros == held
 
 
+class NoSession:
+    """A sandbox whose sessions do not start."""
+
+    name, isolates = "none", True
+
+    def session(self, *_: Any) -> Any:
+        raise SandboxFailure(Failure.SANDBOX_START, "no")
+
+
+def test_an_attempt_whose_agent_never_started_costs_nothing(tiny_suite: Path, tmp_path: Path) -> None:
+    agent = Faulty()
+    with Journal(tmp_path / "j") as journal:
+        setup = Setup(tiny_suite, journal, agent=agent, repeats=1)
+        setup.evaluation = setup.evaluation._replace(sandbox=NoSession())
+        runs = setup.run()
+        assert journal.sums() == (0, 0)
+    assert {(run.outcome, run.reason) for run in runs.values()} == {
+        (Outcome.INVALID, "the sandbox did not start: no")
+    }
+    assert (agent.seen, setup.ledger.spent_usd_micros, setup.ledger.held_usd_micros) == (0, 0, 0)
+
+
+def test_an_oracle_that_does_not_apply_is_not_tried_again_and_costs_nothing(
+    tiny_suite: Path, tmp_path: Path
+) -> None:
+    (tiny_suite / "tasks/add-double/solution.patch").write_text("--- a/x\n+++ b/x\n@@ -1 +1 @@\n-no\n+yes\n")
+    with Journal(tmp_path / "j") as journal:
+        setup = Setup(tiny_suite, journal, repeats=1)
+        runs = setup.run()
+        attempts = journal._db.execute("SELECT COUNT(*) FROM attempts").fetchone()[0]
+    head = runs["tiny/add-double [head #1]"]
+    assert (head.outcome, head.reason.startswith("the suite is broken: ")) == (Outcome.INVALID, True)
+    assert (attempts, setup.ledger.held_usd_micros) == (2, 0)
+
+
 def test_what_nobody_foresaw_is_invalid_and_named(tiny_suite: Path, tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
         agent = Faulty(*[KeyError("surprise")] * MAX_ATTEMPTS)
@@ -223,6 +258,21 @@ def test_ctrl_c_lets_the_runs_in_flight_end_and_leaves_a_journal_to_resume(
     assert [run for run in runs if run.cell in finished] == [
         finished[r.cell] for r in runs if r.cell in finished
     ]
+
+
+def test_a_second_ctrl_c_kills_the_runs_in_flight_and_tries_none_again(
+    tiny_suite: Path, tmp_path: Path
+) -> None:
+    """The sandbox is interrupted as the second Ctrl-C does it; its sessions then refuse to run."""
+    with Journal(tmp_path / "j") as journal:
+        setup = Setup(tiny_suite, journal, repeats=1)
+        setup.evaluation.sandbox.interrupt()
+        runs = setup.run()
+        attempts = journal._db.execute("SELECT COUNT(*) FROM attempts").fetchone()[0]
+    assert {(run.outcome, run.reason.split(":")[0]) for run in runs.values()} == {
+        (Outcome.INVALID, "the run was interrupted")
+    }
+    assert attempts == 2
 
 
 KILLED = """

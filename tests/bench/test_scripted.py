@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from skillgate.bench.agents.scripted import Job, ScriptedAgent, displacements, folder_name, load_script
+from skillgate.bench.agents.scripted import AgentJob, ScriptedAgent, displacements, load_script
 from skillgate.bench.failure import Failure
 from skillgate.bench.sandbox import CommandResult
 from skillgate.bench.suite import load_suite
@@ -55,9 +55,9 @@ def agent(text: str = SCRIPT) -> ScriptedAgent:
     return ScriptedAgent(load_script(text, "s.yml"), "s.yml")
 
 
-def job(suite: Path, workspace: Workspace, arm: str, one: Skill | None, budget: int = 10_000_000) -> Job:
+def job(suite: Path, workspace: Workspace, arm: str, one: Skill | None, budget: int = 10_000_000) -> AgentJob:
     (task,) = load_suite(suite).tasks
-    return Job(Cell(task=task.id, arm=arm, repeat=0), task, workspace, NoSession(), one, 0, budget)
+    return AgentJob(Cell(task=task.id, arm=arm, repeat=0), task, workspace, NoSession(), one, 0, budget)
 
 
 def play(suite: Path, tmp_path: Path, arm: str, one: Skill | None) -> tuple[str, ...]:
@@ -144,4 +144,4 @@ def test_an_arm_without_a_part_is_named_before_anything_runs() -> None:
 
 
 def test_the_folder_of_a_skill_never_leaves_the_skills_folder() -> None:
-    assert [folder_name(skill("", path)) for path in ("skills/x", "x", ".")] == ["x", "x", "skill"]
+    assert [skill("", path).folder_name for path in ("skills/x", "x", ".")] == ["x", "x", "skill"]

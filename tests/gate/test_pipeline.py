@@ -14,6 +14,13 @@ from skillgate.gate.pipeline import NOTHING, Options, describe_plan, gate_range,
 from skillgate.report import json as report_json
 
 PYTHON_BIN = Path(sys.executable).parent
+SCRIPT = """\
+price: {input: 2.0, output: 10.0}
+arms:
+  none: &idle {moves: {nothing: 1}, input: {median: 9000}, output: {median: 900}}
+  base: *idle
+  head: {moves: {oracle: 1}, input: {median: 9000}, output: {median: 900}}
+"""
 
 
 class Notes(Quiet):
@@ -54,7 +61,7 @@ def test_a_range_becomes_a_verdict_with_numbers_and_files(changed: Any, tmp_path
     )
     assert one.findings == ()
     assert one.plan is not None
-    assert one.plan.arms == ("none", "base", "head") or set(one.plan.arms) == {"none", "base", "head"}
+    assert set(one.plan.arms) == {"none", "base", "head"}
     assert {run.outcome for run in one.runs} == {Outcome.PASSED, Outcome.FAILED}
     first = one.comparison(Metric.PASS_RATIO)
     assert first is not None
@@ -94,7 +101,6 @@ def test_the_same_range_twice_gives_the_same_numbers_and_another_seed_another_pl
     assert numbers(first) == numbers(gate(changed, tmp_path, out=tmp_path / "b"))
     other = gate(changed, tmp_path, out=tmp_path / "c", run={"seed": 5})
     assert numbers(other) != numbers(first)
-    assert other.verdict.decision is first.verdict.decision
 
 
 def test_resume_runs_nothing_again(changed: Any, tmp_path: Path) -> None:
@@ -243,6 +249,87 @@ def test_several_skills_share_one_cap_and_the_worst_verdict_counts(repo: Any, tm
     assert decisions["skills/bad"] is report.verdict.decision is Decision.BLOCK
     assert sum(one.plan.cap_usd_micros for one in report.reports if one.plan) <= 2_000_000
     assert report.spend.spent_usd_micros == sum(one.spend.spent_usd_micros for one in report.reports)
+
+
+def test_the_cap_is_shared_by_the_skills_that_run(repo: Any, tmp_path: Path) -> None:
+    for name in ("gone-a", "gone-b", "gone-c"):
+        repo.skill(name, "Here today.")
+    repo.commit()
+    repo.git("rm", "-rq", "skills/gone-a", "skills/gone-b", "skills/gone-c")
+    repo.skill("calc", "Changed.")
+    repo.skill("other", "New.")
+    repo.commit()
+    report = gate(repo, tmp_path, run={"budget_usd": 0.50})
+    caps = {one.skill: one.plan.cap_usd_micros for one in report.reports if one.plan}
+    assert caps == {"skills/calc": 250_000, "skills/other": 250_000}
+    for one in report.reports:
+        assert one.spend.spent_usd_micros + one.spend.held_usd_micros <= one.spend.cap_usd_micros
+
+
+def test_two_skills_of_the_same_bytes_are_two_evaluations(repo: Any, tmp_path: Path) -> None:
+    for folder in (".claude/skills/new", "skills/new"):
+        repo.write(f"{folder}/SKILL.md", "---\nname: new\ndescription: Adds. Use when adding.\n---\nAdd.\n")
+    repo.write("skillgate.yml", (repo.folder / "skillgate.yml").read_text().replace("skills/**", "**"))
+    repo.git("add", "skillgate.yml")
+    repo.git("commit", "-qm", "config")
+    repo.commit()
+    report = gate(repo, tmp_path)
+    assert [len(one.runs) for one in report.reports] == [6, 6]
+    assert report.spend.spent_usd_micros == sum(one.spend.spent_usd_micros for one in report.reports)
+    assert report.spend.spent_usd_micros == sum(
+        r.usage.usd_micros for one in report.reports for r in one.runs
+    )
+
+
+def test_a_retry_is_paid_for_in_the_report_of_its_skill(changed: Any, tmp_path: Path) -> None:
+    outage = SCRIPT.replace("head: {moves: {oracle: 1}", "head: {moves: {outage: 1}")
+    changed.write("script.yml", outage)
+    changed.git("add", "-A")
+    changed.git("commit", "-q", "--amend", "--no-edit")
+    (tmp_path / "script.yml").write_text(outage)
+    options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN, run={"repeats": 1})
+    report = gate_skill(Path("skills/calc"), "HEAD~1", changed.folder, options, Notes())
+    (one,) = report.reports
+    final = sum(run.usage.usd_micros for run in one.runs)
+    assert report.spend.spent_usd_micros == one.spend.spent_usd_micros > final
+    assert (one.spend.invalid_runs, one.verdict.decision) == (1, Decision.INCONCLUSIVE)
+    assert one.judged == ("base", "head")
+    assert one.comparison(Metric.PASS_RATIO) is None
+
+
+def test_a_larger_budget_and_more_repeats_continue_what_was_begun(changed: Any, tmp_path: Path) -> None:
+    first = gate(changed, tmp_path, run={"budget_usd": 0.25, "repeats": 2})
+    assert first.spend.skipped_runs > 0 or first.reports[0].plan is not None
+    notes = Notes()
+    second = gate(changed, tmp_path, notes, resume=True, run={"budget_usd": 2.0, "repeats": 3})
+    assert notes.said == []
+    done = {run.cell: run for run in first.reports[0].runs if run.outcome.is_scored}
+    assert done
+    assert {run.cell: run for run in second.reports[0].runs if run.cell in done} == done
+    assert second.spend.skipped_runs == 0
+
+
+def test_a_link_in_place_of_a_skill_is_an_error_and_is_not_run(repo: Any, tmp_path: Path) -> None:
+    (repo.folder / "skills/calc/SKILL.md").unlink()
+    (repo.folder / "skills/calc/SKILL.md").symlink_to("/etc/hostname")
+    repo.commit()
+    (one,) = gate(repo, tmp_path).reports
+    assert {f.rule: f.severity.value for f in one.findings}["not-fully-read"] == "error"
+    assert one.verdict.decision is Decision.BLOCK
+    assert one.verdict.reasons[-1].startswith("skills/calc/SKILL.md cannot be read: ")
+
+
+@pytest.mark.parametrize("run", [{"network": ("pypi",)}, {"models": ("a", "b")}])
+def test_a_setting_of_another_version_is_refused_not_ignored(changed: Any, tmp_path: Path, run: Any) -> None:
+    with pytest.raises(UsageError, match=r"`run\.(network|models)`"):
+        gate(changed, tmp_path, run=run)
+
+
+def test_the_configured_clock_limits_every_task(changed: Any, tmp_path: Path) -> None:
+    (tmp_path / "repo/script.yml").write_text(SCRIPT.replace("nothing: 1", "timeout: 1"))
+    options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN, run={"repeats": 1, "timeout_s": 0.2})
+    (one,) = gate_skill(Path("skills/calc"), "none", changed.folder, options, Notes()).reports
+    assert {run.cell.arm: run.outcome for run in one.runs} == {"none": Outcome.LIMIT, "head": Outcome.PASSED}
 
 
 def test_one_skill_on_disk_against_nothing(changed: Any, tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from skillgate.config import Config
 from skillgate.errors import ConfigError, SuiteError
-from skillgate.gate.sources import FolderSource, RangeSource, read_config, read_suites
+from skillgate.gate.sources import FolderSource, RangeSource, read_config, read_rules, read_suites
 from skillgate.git import Repository
 
 
@@ -51,7 +51,43 @@ def test_what_is_nowhere_is_none(repo: Any, tmp_path: Path) -> None:
     ranged = source(repo, tmp_path)
     assert (ranged.read("nope"), ranged.folder("nope"), ranged.notes) == (None, None, [])
     folder = FolderSource(repo.folder)
-    assert (folder.read("nope"), folder.folder("nope"), folder.read("skills")) == (None, None, None)
+    assert (folder.read("nope"), folder.folder("nope")) == (None, None)
+
+
+def test_what_is_no_plain_file_of_a_sane_size_is_refused(repo: Any, tmp_path: Path) -> None:
+    (repo.folder / "link.yml").symlink_to("skillgate.yml")
+    repo.write("large.yml", "#" * 1_000_001)
+    repo.commit()
+    repo.commit()
+    for read in (source(repo, tmp_path).read, FolderSource(repo.folder).read):
+        with pytest.raises(ConfigError, match=r"large\.yml:1: a link, a folder, or too large"):
+            read("large.yml")
+    with pytest.raises(ConfigError, match=r"link\.yml:1: a link, a folder, or too large"):
+        source(repo, tmp_path).read("link.yml")
+    with pytest.raises(ConfigError, match="skills:1: a link, a folder, or too large"):
+        FolderSource(repo.folder).read("skills")
+
+
+def test_a_path_with_detours_is_found(repo: Any, tmp_path: Path) -> None:
+    repo.commit()
+    ranged = source(repo, tmp_path)
+    assert ranged.read("./skills/../script.yml") == (repo.folder / "script.yml").read_bytes()
+    assert [suite.name for suite in read_suites(ranged, ["./suites/tiny/"])] == ["tiny"]
+
+
+def test_a_broken_option_of_a_rule_is_named_by_line(repo: Any, tmp_path: Path) -> None:
+    for text, message in (
+        ("lint:\n  rules:\n    nope: off\n", "skillgate.yml:3: `lint.rules` names `nope`, which is no rule"),
+        (
+            "lint:\n  rules:\n    unknown-key: off\n    token-weight: {max: 3}\n",
+            "skillgate.yml:4: `lint.rules.token-weight`: unknown option `max`",
+        ),
+    ):
+        repo.write("skillgate.yml", text)
+        folder = FolderSource(repo.folder)
+        with pytest.raises(ConfigError) as caught:
+            read_rules(folder, read_config(folder))
+        assert caught.value.message == message
 
 
 def test_a_config_that_was_named_must_be_there(tmp_path: Path) -> None:

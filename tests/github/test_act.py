@@ -292,4 +292,4 @@ def test_a_broken_configuration_is_exit_code_2_and_an_annotation(consumer: Consu
     job = consumer.run(consumer.change("helps"))
     assert "exit status 2" in job.log.splitlines(), job.log
     assert job.said("error") == ["skillgate.yml:2: unknown key `suite`\nDid you mean `suites`?"]
-    assert consumer.api.log == []
+    assert len(consumer.api.comments) == 0

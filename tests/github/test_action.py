@@ -206,7 +206,7 @@ def test_inputs_reach_the_gate(runner: Runner) -> None:
             comment_id="docs",
             evaluate=True,
             reason="Linted and evaluated: a branch of this repository.",
-            config=workspace / "ci/skillgate.yml",
+            config="ci/skillgate.yml",
             agent="scripted",
             model="m",
             budget_usd=0.5,
@@ -259,9 +259,26 @@ def test_an_error_of_the_gate_is_annotated_and_raised(runner: Runner) -> None:
     stdout = io.StringIO()
     with pytest.raises(SuiteError):
         run_action(runner.env, gate, stdout)
-    log = stdout.getvalue().splitlines()
+    log = [line for line in stdout.getvalue().splitlines() if not line.startswith("comment: ")]
     assert log[-1] == "::error title=skillgate::suite.yml:3: no tasks%0A::debug::x%0AAdd one."
     assert log[-2].startswith("::"), "commands work again"
+
+
+def test_an_error_replaces_what_an_earlier_run_said_of_this_head(runner: Runner) -> None:
+    def gate(request: ActionRequest) -> tuple[GateReport, Path]:
+        raise SuiteError("suite.yml:3: no tasks <b>", "Add one.")
+
+    runner.run(_report(Decision.MERGE), SKILLGATE_STATUS="true")
+    with pytest.raises(SuiteError):
+        run_action(runner.env | {"SKILLGATE_STATUS": "true"}, gate, io.StringIO())
+    (comment,) = runner.api.comments.values()
+    assert comment["body"] == (
+        f"{MARKER}\n### skillgate has no verdict on this change\n\n"
+        "```text\nsuite.yml:3: no tasks <b>\nAdd one.\n```\n"
+    )
+    assert [status["state"] for status in runner.api.statuses] == ["success", "error"]
+    assert runner._outputs()["verdict"] == "not-run"
+    assert "no verdict on this change" in runner._read("summary")
 
 
 def _close(payload: dict[str, Any]) -> None:

@@ -128,22 +128,22 @@ def test_a_user_switches_off_and_overrides() -> None:
     [
         (
             {"token-wieght": False},
-            "skillgate.yml: `lint.rules` names `token-wieght`, which is no rule",
+            "`lint.rules` names `token-wieght`, which is no rule",
             "Did you mean `token-weight`?",
         ),
         (
             {"token-weight": {"max-token": 1}},
-            "skillgate.yml: `lint.rules.token-weight`: unknown option `max-token`",
+            "`lint.rules.token-weight`: unknown option `max-token`",
             "Did you mean `max-tokens`?",
         ),
         (
             {"token-weight": {"max-tokens": "many"}},
-            "skillgate.yml: `lint.rules.token-weight`: expected `int`, got `str` - at `$.max-tokens`",
+            "`lint.rules.token-weight`: expected `int`, got `str` - at `$.max-tokens`",
             "Correct the value.",
         ),
         (
             {"token-weight": {"severity": "fatal"}},
-            "skillgate.yml: `lint.rules.token-weight`: invalid enum value 'fatal'",
+            "`lint.rules.token-weight`: invalid enum value 'fatal'",
             "Correct the value.",
         ),
     ],

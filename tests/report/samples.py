@@ -287,9 +287,10 @@ ALL = {
 
 def gate(*reports: Report, verdict: Verdict | None = None) -> GateReport:
     """Wrap reports of one range; the verdict is that of the first unless given."""
-    total = Spend()
-    for report in reports:
-        total += report.spend
+    spends = [report.spend for report in reports]
+    names = [name for name in Spend.__struct_fields__ if name != "cap_usd_micros"]
+    sums = {name: sum(getattr(spend, name) for spend in spends) for name in names}
+    total = Spend(**sums, cap_usd_micros=max((spend.cap_usd_micros for spend in spends), default=0))
     return GateReport(
         base=BASE_SHA,
         head=HEAD_SHA,

@@ -27,7 +27,7 @@ from skillgate.skill import Skill
 from skillgate.tokens import weigh
 
 
-class Job(NamedTuple):
+class AgentJob(NamedTuple):
     """What an agent gets to do: one cell, in a workspace where the skill is installed already."""
 
     cell: Cell
@@ -55,7 +55,11 @@ class Agent(Protocol):
     version: str
     runs_model_commands: bool
 
-    def run(self, job: Job) -> AgentResult:
+    def require(self, arms: tuple[str, ...], tasks: tuple[str, ...]) -> None:
+        """Check that a plan can run. Raises: SkillgateError."""
+        ...
+
+    def run(self, job: AgentJob) -> AgentResult:
         """Do the task; never raise but SandboxFailure."""
         ...
 
@@ -130,22 +134,24 @@ class ScriptedAgent:
             for task in tasks:
                 self._part(task, arm, None)
 
-    def run(self, job: Job) -> AgentResult:
+    def run(self, job: AgentJob) -> AgentResult:
         """Play one cell."""
         cell = job.cell
         part = self._part(cell.task, cell.arm, job.skill)
         rng = random.Random(f"{job.seed}/{cell.task}/{cell.arm}/{cell.repeat}")  # noqa: S311 - a simulation
         move = rng.choices(list(part.moves), weights=list(part.moves.values()))[0]
         usage = self._usage(part, job.skill, rng)
+        used = True if job.skill is not None else None
         if usage.usd_micros > job.budget_usd_micros:
             usage = msgspec.structs.replace(usage, usd_micros=job.budget_usd_micros)
-            failure: Failure | None = Failure.AGENT_BUDGET
-        else:
-            failure = _play(move, job)
-        return AgentResult(usage=usage, failure=failure, skill_used=True if job.skill is not None else None)
+            return AgentResult(usage=usage, failure=Failure.AGENT_BUDGET, skill_used=used)
+        try:
+            return AgentResult(usage=usage, failure=_play(move, job), skill_used=used)
+        except SuiteError as problem:
+            return AgentResult(usage=Usage(), failure=Failure.SUITE_BROKEN, detail=problem.message)
 
     def _part(self, task: str, arm: str, skill: Skill | None) -> ArmScript:
-        script, name = self._script, folder_name(skill) if skill is not None else ""
+        script, name = self._script, skill.folder_name if skill is not None else ""
         found = (
             table.get(arm) for table in (script.tasks.get(task, {}), script.skills.get(name, {}), script.arms)
         )
@@ -170,11 +176,6 @@ class ScriptedAgent:
         )
 
 
-def folder_name(skill: Skill) -> str:
-    """Return the name of the folder a skill is installed in: the one it lies in."""
-    return PurePosixPath(skill.path).name or "skill"
-
-
 def displacements(skill: Skill, deliverables: tuple[str, ...]) -> dict[str, str]:
     """Map each new deliverable to where a template of the skill would put a file of its kind."""
     templates = [PurePosixPath(block.path) for block in skill.code_blocks if block.path]
@@ -192,7 +193,7 @@ def _draw(draw: Draw, rng: random.Random) -> int:
     return max(1, round(draw.median * math.exp(rng.gauss(0.0, draw.spread))))
 
 
-def _play(move: Move, job: Job) -> Failure | None:
+def _play(move: Move, job: AgentJob) -> Failure | None:
     match move:
         case Move.ORACLE | Move.TEMPLATE:
             folder = job.workspace.workspace

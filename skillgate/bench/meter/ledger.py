@@ -10,10 +10,17 @@ import threading
 
 
 class Ledger:
-    """The account of one gate."""
+    """The account of a gate, or with `whole` the part of it that one evaluation may use."""
 
-    def __init__(self, cap_usd_micros: int, spent_usd_micros: int = 0, lost_usd_micros: int = 0) -> None:
+    def __init__(
+        self,
+        cap_usd_micros: int,
+        spent_usd_micros: int = 0,
+        lost_usd_micros: int = 0,
+        whole: Ledger | None = None,
+    ) -> None:
         self.cap_usd_micros = cap_usd_micros
+        self._whole = whole
         self._spent = spent_usd_micros
         self._reserved = 0
         self._lost = lost_usd_micros
@@ -38,6 +45,8 @@ class Ledger:
         with self._lock:
             if self._spent + self._reserved + self._lost + usd_micros > self.cap_usd_micros:
                 return False
+            if self._whole is not None and not self._whole.reserve(usd_micros):
+                return False
             self._reserved += usd_micros
             return True
 
@@ -51,9 +60,13 @@ class Ledger:
         with self._lock:
             self._reserved -= reserved_usd_micros
             self._spent += used_usd_micros
+        if self._whole is not None:
+            self._whole.settle(reserved_usd_micros, used_usd_micros)
 
     def lose(self, reserved_usd_micros: int) -> None:
         """Keep the whole reservation held: the call was cut and may have cost all of it."""
         with self._lock:
             self._reserved -= reserved_usd_micros
             self._lost += reserved_usd_micros
+        if self._whole is not None:
+            self._whole.lose(reserved_usd_micros)

@@ -18,7 +18,9 @@ class NotFullyRead(Check, kw_only=True, rename="kebab"):
         for source in skill.sources:
             facts, where = source.facts, Location(path=source.path)
             if facts.unreadable:
-                yield Hit(where=where, match="unreadable", values={"detail": facts.unreadable})
+                variant = "skill" if source is skill.source else ""
+                values = {"detail": facts.unreadable}
+                yield Hit(where=where, match="unreadable", variant=variant, values=values)
             if facts.truncated:
                 yield Hit(where=where, match="size", variant="size", values=limits)
             if facts.encoding != "utf-8":

@@ -1,0 +1,76 @@
+"""What runs the cells of a gate: the agent and the sandbox that the configuration names.
+
+Every prerequisite is checked here, before anything is spent.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from skillgate.bench.agents.scripted import Agent, ScriptedAgent, load_script
+from skillgate.bench.sandbox import Sandbox, local_sandbox
+from skillgate.bench.suite import Suite
+from skillgate.config import RunConfig
+from skillgate.core import SCRIPTED_AGENT, Plan
+from skillgate.errors import PrerequisiteError, UsageError
+from skillgate.gate.sources import Source, decode_text
+
+
+class Means(NamedTuple):
+    """Built once per gate; `script_digest` tells agents apart that differ in their script only."""
+
+    agent: Agent
+    sandbox: Sandbox
+    script_digest: str = ""
+
+    def require(self, plan: Plan, suites: Sequence[Suite]) -> None:
+        """Check that a plan can run. Raises: SuiteError, PrerequisiteError."""
+        self.agent.require(plan.arms, plan.tasks)
+        for suite in suites:
+            self.sandbox.require(suite)
+
+
+def build_means(run: RunConfig, source: Source, python_bin: Path, *, allow_unsafe_local: bool) -> Means:
+    """Build the agent and the sandbox.
+
+    Raises: UsageError for an agent or a setting that this version does not have, SuiteError for a
+    broken script, PrerequisiteError without Docker or when the sandbox does not isolate enough.
+    """
+    _refuse_unknown(run)
+    content = source.read(run.script) if run.script else None
+    if content is None:
+        problem = f"{run.script}: no such file" if run.script else "the scripted agent has no script"
+        raise UsageError(problem, "Name a YAML file with `run.script` in skillgate.yml, or with --script.")
+    path = str(run.script)
+    agent = ScriptedAgent(load_script(decode_text(content, path), path), path)
+    sandbox = make_sandbox(run, python_bin)
+    refuse_unsafe(agent, sandbox, allow_unsafe_local=allow_unsafe_local)
+    return Means(agent, sandbox, hashlib.sha256(content).hexdigest())
+
+
+def make_sandbox(run: RunConfig, python_bin: Path) -> Sandbox:
+    """Build the sandbox that the configuration names. Raises: PrerequisiteError without Docker."""
+    if run.sandbox == "local":
+        return local_sandbox(python_bin)
+    from skillgate.bench.docker import docker_sandbox
+
+    return docker_sandbox(run.image)
+
+
+def refuse_unsafe(agent: Agent, sandbox: Sandbox, *, allow_unsafe_local: bool) -> None:
+    """Keep an agent that runs a model's commands out of a sandbox that isolates nothing."""
+    if agent.runs_model_commands and not sandbox.isolates and not allow_unsafe_local:
+        hint = "Use --sandbox docker, or --allow-unsafe-local if you accept that."
+        raise PrerequisiteError(f"the {sandbox.name} sandbox isolates nothing from what a model runs", hint)
+
+
+def _refuse_unknown(run: RunConfig) -> None:
+    if run.agent != SCRIPTED_AGENT:
+        raise UsageError(f"unknown agent `{run.agent}`", f"This version has: {SCRIPTED_AGENT}.")
+    if run.network:
+        raise UsageError("`run.network` is not in this version", "Remove it: a sandbox has no network.")
+    if len(run.models) > 1:
+        raise UsageError("`run.models` names more than one", "Name one: this version compares one at a time.")
