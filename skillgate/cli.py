@@ -7,17 +7,18 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import sys
 import tempfile
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import click
 
 from skillgate import __version__
-from skillgate.errors import ExitCode, SkillgateError, UsageError
+from skillgate.errors import ExitCode, SkillgateError, Terminated, UsageError
 
 if TYPE_CHECKING:
     from skillgate.bench.check import TaskCheck
@@ -30,12 +31,17 @@ Command = Callable[..., Any]
 
 
 def entry() -> None:
-    """Run the command line and exit: the one error boundary."""
+    """Run the command line and exit."""
+    signal.signal(signal.SIGTERM, _terminate)
     sys.exit(main(sys.argv[1:]))
 
 
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated
+
+
 def main(arguments: list[str]) -> int:
-    """Run one command; return its exit code."""
+    """Run one command; return its exit code: the one error boundary."""
     try:
         result = cli.main(arguments, prog_name="skillgate", standalone_mode=False)
         return int(result or 0)
@@ -176,18 +182,20 @@ def suite() -> None:
 
 @suite.command("check")
 @click.argument("suites", nargs=-1)
-@click.option("--sandbox", type=click.Choice(["docker", "local"]), default="docker")
-@click.option("--image", help="The Docker image of the sandbox.")
-@click.option("--workers", type=int, default=2)
-def suite_check(suites: tuple[str, ...], sandbox: str, image: str | None, workers: int) -> int:
+@click.option(
+    "--sandbox", type=click.Choice(["docker", "local"]), help="Default: run.sandbox of skillgate.yml."
+)
+@click.option("--image", help="The Docker image. Default: run.image of skillgate.yml.")
+@click.option("--workers", type=click.IntRange(1), default=2)
+def suite_check(suites: tuple[str, ...], sandbox: str | None, image: str | None, workers: int) -> int:
     """Prove a suite: the oracle passes, a no-op fails, twice the same."""
     from skillgate.bench.check import check_suite
-    from skillgate.config import RunConfig
+    from skillgate.config import find_root
     from skillgate.gate.means import make_sandbox
-    from skillgate.gate.sources import FolderSource, read_suites
+    from skillgate.gate.sources import FolderSource, read_config, read_suites
 
-    run = RunConfig(sandbox="local" if sandbox == "local" else "docker", image=image)
-    place = make_sandbox(run, Path(sys.executable).parent)
+    run = read_config(FolderSource(find_root(Path.cwd()))).run
+    place = make_sandbox(sandbox or run.sandbox, image or run.image, Path(sys.executable).parent)
     broken = 0
     for one in read_suites(FolderSource(Path.cwd()), suites or _known_suites()):
         for task in check_suite(one, place, workers, progress=_print_check):
@@ -234,7 +242,7 @@ def run(skill: Path, against: str, **arguments: Any) -> int:
     from skillgate.gate.pipeline import gate_skill
 
     where = _from_here(skill, against, arguments)
-    return _finish(gate_skill(*where, _options(arguments), _progress()))
+    return _finish(gate_skill(*where, _options(arguments), _progress()), arguments["out"])
 
 
 def _from_here(skill: Path, against: str, arguments: dict[str, Any]) -> tuple[Path, str, Path]:
@@ -260,7 +268,7 @@ def gate(base: str | None, head: str, repo: Path, **arguments: Any) -> int:
     """Judge every skill that a git range changes: the main job."""
     from skillgate.gate.pipeline import gate_range
 
-    return _finish(gate_range(repo, base, head, _options(arguments), _progress()))
+    return _finish(gate_range(repo, base, head, _options(arguments), _progress()), arguments["out"])
 
 
 @cli.command()
@@ -324,8 +332,9 @@ def _gate_request(request: ActionRequest) -> tuple[GateReport, Path]:
     return report, request.out / "report.json"
 
 
-def _finish(gate_report: GateReport) -> int:
+def _finish(gate_report: GateReport, out: Path) -> int:
     _print(_render(gate_report, "text"))
+    click.echo(f"report.json, comment.md and the journal are in {out}", err=True)
     return ExitCode.OK if gate_report.passes else ExitCode.GATE_FAILED
 
 

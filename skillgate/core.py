@@ -127,6 +127,7 @@ NONE_ARM = "none"
 BASE_ARM = "base"
 HEAD_ARM = "head"
 CONTROL_ARM = "control"
+ARMS = (NONE_ARM, BASE_ARM, HEAD_ARM, CONTROL_ARM)  # and "without:<slice>"
 
 
 class Cell(Struct, kw_only=True, order=True):
@@ -467,7 +468,10 @@ class Report(Struct, kw_only=True):
 
 
 class GateReport(Struct, kw_only=True):
-    """What `report.json` holds: one report per changed skill and the worst verdict."""
+    """What `report.json` holds: one report per changed skill and the worst verdict.
+
+    `notes` say what a reader of the verdict has to know of how it came about.
+    """
 
     schema: int = SCHEMA_VERSION
     base: str
@@ -476,6 +480,7 @@ class GateReport(Struct, kw_only=True):
     policy: Policy = Policy()
     fail_on: FailOn = FailOn.ERROR
     verdict: Verdict
+    notes: tuple[str, ...] = ()
     spend: Spend = Spend()
     versions: dict[str, str] = {}
 

@@ -46,7 +46,7 @@ run:
   sandbox: local
   repeats: 3
   budget-usd: {budget}
-  per-run-usd: 1.00
+  per-run-usd: 0.50
 """
 _STUB = """\
 ---

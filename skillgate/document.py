@@ -127,7 +127,24 @@ def _explain(
         return error(f"{path}:{_line(marks or nodes)}: unknown key `{unknown[1]}`", hint)
     spot = "".join(f".{name}" if name else f"[{index}]" for name, index in steps).lstrip(".")
     what = message[0].lower() + message[1:]
-    return error(f"{path}:{_line(nodes)}: {f'`{spot}`: ' if spot else ''}{what}", "Correct the value.")
+    hint = _how_to(what, _reach(msgspec.inspect.type_info(kind), steps))
+    return error(f"{path}:{_line(nodes)}: {f'`{spot}`: ' if spot else ''}{what}", hint)
+
+
+def _how_to(problem: str, kinds: list[Any]) -> str:
+    """Say what to write in place of a wrong value."""
+    if problem.startswith("invalid enum value"):
+        values = [str(value) for kind in kinds for value in _values(kind)]
+        return f"Write one of: {', '.join(values)}."
+    if problem.startswith("expected `array`, got"):
+        return "Write a list: `[one, two]`."
+    return "Add it." if "missing required field" in problem else "Correct the value."
+
+
+def _values(kind: Any) -> list[Any]:
+    if isinstance(kind, msgspec.inspect.EnumType):
+        return [member.value for member in kind.cls]
+    return list(kind.values) if isinstance(kind, msgspec.inspect.LiteralType) else []
 
 
 def _keys(node: yaml.Node) -> list[yaml.Node]:
@@ -147,7 +164,13 @@ def _line(nodes: list[yaml.Node]) -> int:
 
 
 def _known_names(info: Any, steps: list[tuple[str, str]]) -> set[str]:
-    """Follow the steps through the type; collect the field names of the structs they end in."""
+    """Collect the field names of the structs that the steps end in."""
+    structs = [kind for kind in _reach(info, steps) if isinstance(kind, msgspec.inspect.StructType)]
+    return {f.encode_name for struct in structs for f in struct.fields}
+
+
+def _reach(info: Any, steps: list[tuple[str, str]]) -> list[Any]:
+    """Follow the steps through the type; return the types that they may end in."""
     kinds = _flat(info)
     for name, _ in steps:
         reached: list[Any] = []
@@ -159,8 +182,7 @@ def _known_names(info: Any, steps: list[tuple[str, str]]) -> set[str]:
             elif isinstance(kind, msgspec.inspect.VarTupleType | msgspec.inspect.ListType):
                 reached.append(kind.item_type)
         kinds = [flat for item in reached for flat in _flat(item)]
-    structs = [kind for kind in kinds if isinstance(kind, msgspec.inspect.StructType)]
-    return {f.encode_name for struct in structs for f in struct.fields}
+    return kinds
 
 
 def _flat(info: Any) -> list[Any]:

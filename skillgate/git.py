@@ -71,7 +71,8 @@ class Repository:
             found = self._try("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
             if found is not None and found.decode().strip() != self.commit("HEAD"):
                 return name
-        raise UsageError("no base to compare with", "Name one with --base.")
+        hint = "Name one with --base; in a shallow clone fetch more first (`fetch-depth: 0`)."
+        raise UsageError("no base to compare with: the history here has one commit", hint)
 
     def tree(self, commit: str) -> dict[str, Entry]:
         """Map every path of a commit to its entry."""

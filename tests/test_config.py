@@ -69,6 +69,20 @@ def test_a_wrong_file_is_an_error_with_its_line(text: str, message: str) -> None
     assert caught.value.message == message
 
 
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [
+        ("run: {sandbox: podman}", "Write one of: docker, local."),
+        ("lint: {fail-on: all}", "Write one of: none, note, warning, error."),
+        ("suites: {a: b}", "Write a list: `[one, two]`."),
+    ],
+)
+def test_a_wrong_value_says_what_to_write(text: str, hint: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        config.parse(text)
+    assert caught.value.hint == hint
+
+
 def test_suites_of_all_matching_patterns_in_order_without_doubles() -> None:
     read = config.parse(FULL)
     assert read.suites_for("skills/fastapi-users") == ("fixtures/fastapi", "fixtures/all")

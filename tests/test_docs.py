@@ -54,3 +54,10 @@ def test_every_path_that_a_page_names_is_there(page: str) -> None:
         text(page),
     )
     assert [path for path in quoted if not any((base + path).rstrip("/") in names for base in bases)] == []
+
+
+def test_the_map_shows_every_module() -> None:
+    page, package = text("ARCHITECTURE.md"), ROOT / "skillgate"
+    modules = [path for path in package.rglob("*.py") if path.name not in ("__init__.py", "__main__.py")]
+    shown = [path for path in modules if path.parent.name in ("checks", "skill") or path.name in page]
+    assert [path.name for path in modules if path not in shown] == []

@@ -1,7 +1,7 @@
 """Tasks, arms and money -> the cells in the order they start. Pure.
 
-Repeat by repeat, tasks shuffled, the arms of one task side by side: whatever stops the work
-early has run whole pairs, and the arms share the same minutes.
+Repeat by repeat, tasks shuffled, the two arms of one task side by side: the arms share the same
+minutes, and whatever stops the work early has run almost only whole pairs.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from skillgate.core import Cell, Plan, usd
 from skillgate.errors import PrerequisiteError
 
-ASSUMED_SHARE = 10
+ASSUMED_SHARE = 5
 """Without a history a run is assumed to cost this part of `per-run-usd`."""
 
 
@@ -26,21 +26,25 @@ def make_plan(
     model: str,
     cap_usd_micros: int,
     per_run_usd_micros: int,
+    shared_by: int = 1,
 ) -> Plan:
     """Plan at most `repeats` repeats of every task in every arm, as many as the cap should pay.
 
+    Args: arms: the two that are compared; a third one starts when they are through. shared_by: how
+    many skills share the budget that `cap_usd_micros` is a part of.
     Raises: PrerequisiteError when the cap cannot pay for one repeat.
     """
     expected = max(1, per_run_usd_micros // ASSUMED_SHARE)
     fitting = affordable_repeats(len(tasks) * len(arms), cap_usd_micros, per_run_usd_micros)
     if fitting < 1:
         need = max(len(tasks) * len(arms) * expected, per_run_usd_micros)
-        raise PrerequisiteError(
-            f"${usd(cap_usd_micros):.2f} cannot pay one repeat of {len(tasks)} tasks in {len(arms)} arms",
-            f"Set run.budget-usd to at least {usd(need):.2f}, or lower run.per-run-usd.",
-        )
+        whose = f"${usd(cap_usd_micros):.2f}" + (f", a share of {shared_by} skills," if shared_by > 1 else "")
+        problem = f"{whose} cannot pay one repeat of {len(tasks)} tasks in {len(arms)} arms"
+        hint = f"Set run.budget-usd to at least {usd(need * shared_by):.2f}, or lower run.per-run-usd."
+        raise PrerequisiteError(problem, hint)
+    planned = min(repeats, fitting)
     return Plan(
-        cells=_cells(tasks, arms, min(repeats, fitting), seed),
+        cells=_cells(tasks, arms[:2], planned, seed) + _cells(tasks, arms[2:], planned, seed),
         seed=seed,
         agent=agent,
         model=model,
@@ -62,7 +66,7 @@ def affordable_repeats(cells_per_repeat: int, cap_usd_micros: int, per_run_usd_m
 def _cells(tasks: Sequence[str], arms: Sequence[str], repeats: int, seed: int) -> tuple[Cell, ...]:
     rng = random.Random(seed)  # noqa: S311 - an order, not a secret
     cells = []
-    for repeat in range(repeats):
+    for repeat in range(repeats if arms else 0):
         for task in rng.sample(sorted(tasks), len(tasks)):
             cells += [Cell(task=task, arm=arm, repeat=repeat) for arm in rng.sample(list(arms), len(arms))]
     return tuple(cells)

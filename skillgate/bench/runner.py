@@ -21,7 +21,7 @@ from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure
 from skillgate.bench.suite import Suite, Task
 from skillgate.bench.workspace import Workspace
 from skillgate.core import Cell, Grade, Outcome, Plan, Run, Usage
-from skillgate.errors import Interrupted, SuiteError
+from skillgate.errors import Interrupted, SuiteError, Terminated
 from skillgate.skill import Skill
 
 MAX_ATTEMPTS = 3
@@ -114,7 +114,9 @@ def _run_all(cells: list[Cell], evaluation: Evaluation, bench: Bench) -> list[Ru
                 pending.add(pool.submit(_run_cell, cell, evaluation, bench))
             while pending:
                 pending = _collect(pending, done, bench)
-        except KeyboardInterrupt:
+        except KeyboardInterrupt as stop:
+            if isinstance(stop, Terminated):
+                evaluation.sandbox.interrupt()
             bench.progress.note(f"stopping: {len(pending)} runs in flight may end; Ctrl-C again kills them")
             _let_end(pending, evaluation.sandbox)
             hint = "Run the same command with --resume to continue."

@@ -31,6 +31,7 @@ from skillgate.core import (
     Run,
     Spend,
     Verdict,
+    usd,
 )
 from skillgate.gate.changes import Subject
 from skillgate.gate.means import Means
@@ -77,12 +78,12 @@ def prepare(
     return Case(subject, limited, findings, None, _why_not(subject, suites, config, why_not))
 
 
-def plan_case(case: Case, config: Config, cap_usd_micros: int) -> Case:
-    """Plan the runs of a case that will run, spending nothing.
+def plan_case(case: Case, config: Config, shared_by: int) -> Case:
+    """Plan the runs of a case that will run, spending nothing; `shared_by` cases share the budget.
 
     Raises: PrerequisiteError when the cap cannot pay one repeat.
     """
-    return case if case.why_not else case._replace(plan=_plan(case, config.run, cap_usd_micros))
+    return case if case.why_not else case._replace(plan=_plan(case, config.run, shared_by))
 
 
 def judge(case: Case, config: Config, means: Means | None, bench: Bench | None) -> Report:
@@ -97,7 +98,7 @@ def judge(case: Case, config: Config, means: Means | None, bench: Bench | None) 
     runs = execute(_evaluation(key, case, case.plan, means), bench._replace(ledger=share))
     comparisons = _compare(case.plan, runs, config)
     judged = _pair(case.subject)
-    verdict = decide([c for c in comparisons if c.arms == judged], config.policy)
+    verdict = _with_skips(decide([c for c in comparisons if c.arms == judged], config.policy), runs, share)
     return msgspec.structs.replace(
         _report(case, config, verdict),
         plan=case.plan,
@@ -147,7 +148,8 @@ def _why_not(subject: Subject, suites: Sequence[Suite], config: Config, why_not:
     return "" if suites else NO_SUITE
 
 
-def _plan(case: Case, run: RunConfig, cap_usd_micros: int) -> Plan:
+def _plan(case: Case, run: RunConfig, shared_by: int) -> Plan:
+    cap_usd_micros = run.cap_usd_micros // shared_by
     tasks = list(case.tasks)
     arms: tuple[str, ...] = _pair(case.subject)
     three = affordable_repeats(3 * len(tasks), cap_usd_micros, run.per_run_usd_micros)
@@ -162,6 +164,7 @@ def _plan(case: Case, run: RunConfig, cap_usd_micros: int) -> Plan:
         model=run.model,
         cap_usd_micros=cap_usd_micros,
         per_run_usd_micros=run.per_run_usd_micros,
+        shared_by=shared_by,
     )
 
 
@@ -189,6 +192,19 @@ def _compare(plan: Plan, runs: Sequence[Run], config: Config) -> tuple[Compariso
         planned = [cell for cell in plan.cells if cell.arm in pair]
         found += compare(runs, pair, planned, level=config.policy.level, seed=plan.seed)
     return tuple(found)
+
+
+def _with_skips(verdict: Verdict, runs: Sequence[Run], share: Ledger) -> Verdict:
+    """Say with the verdict that the money ran out, when it did."""
+    skipped = sum(run.outcome is Outcome.SKIPPED for run in runs)
+    if not skipped:
+        return verdict
+    cap, each = usd(share.cap_usd_micros), usd(share.spent_usd_micros) / max(len(runs) - skipped, 1)
+    reason = (
+        f"The budget of ${cap:.2f} ran out after {len(runs) - skipped} of {len(runs)} runs, which cost "
+        f"${each:.3f} each: set run.budget-usd higher, or run.repeats lower."
+    )
+    return msgspec.structs.replace(verdict, reasons=(*verdict.reasons, reason))
 
 
 def _spend(runs: Sequence[Run], share: Ledger) -> Spend:

@@ -36,8 +36,19 @@ class Means(NamedTuple):
 def build_means(run: RunConfig, source: Source, python_bin: Path, *, allow_unsafe_local: bool) -> Means:
     """Build the agent and the sandbox.
 
+    Raises: as `build_agent`; PrerequisiteError without Docker or when the sandbox does not isolate enough.
+    """
+    agent, digest = build_agent(run, source)
+    sandbox = make_sandbox(run.sandbox, run.image, python_bin)
+    refuse_unsafe(agent, sandbox, allow_unsafe_local=allow_unsafe_local)
+    return Means(agent, sandbox, digest)
+
+
+def build_agent(run: RunConfig, source: Source) -> tuple[Agent, str]:
+    """Build the agent; return it and the digest of its script.
+
     Raises: UsageError for an agent or a setting that this version does not have, SuiteError for a
-    broken script, PrerequisiteError without Docker or when the sandbox does not isolate enough.
+    broken script.
     """
     _refuse_unknown(run)
     content = source.read(run.script) if run.script else None
@@ -45,19 +56,18 @@ def build_means(run: RunConfig, source: Source, python_bin: Path, *, allow_unsaf
         problem = f"{run.script}: no such file" if run.script else "the scripted agent has no script"
         raise UsageError(problem, "Name a YAML file with `run.script` in skillgate.yml, or with --script.")
     path = str(run.script)
-    agent = ScriptedAgent(load_script(decode_text(content, path), path), path)
-    sandbox = make_sandbox(run, python_bin)
-    refuse_unsafe(agent, sandbox, allow_unsafe_local=allow_unsafe_local)
-    return Means(agent, sandbox, hashlib.sha256(content).hexdigest())
+    return ScriptedAgent(load_script(decode_text(content, path), path), path), hashlib.sha256(
+        content
+    ).hexdigest()
 
 
-def make_sandbox(run: RunConfig, python_bin: Path) -> Sandbox:
-    """Build the sandbox that the configuration names. Raises: PrerequisiteError without Docker."""
-    if run.sandbox == "local":
+def make_sandbox(name: str, image: str | None, python_bin: Path) -> Sandbox:
+    """Build the sandbox `docker` or `local`. Raises: PrerequisiteError without Docker."""
+    if name == "local":
         return local_sandbox(python_bin)
     from skillgate.bench.docker import docker_sandbox
 
-    return docker_sandbox(run.image)
+    return docker_sandbox(image)
 
 
 def refuse_unsafe(agent: Agent, sandbox: Sandbox, *, allow_unsafe_local: bool) -> None:

@@ -24,7 +24,7 @@ from skillgate.core import Decision, GateReport, Report, Spend, Verdict, usd
 from skillgate.errors import UsageError, writing
 from skillgate.gate.changes import Subject, changed_skills, single_subject
 from skillgate.gate.judge import Case, evaluation_key, judge, plan_case, prepare
-from skillgate.gate.means import Means, build_means
+from skillgate.gate.means import Means, build_agent, build_means
 from skillgate.gate.sources import FolderSource, RangeSource, Source, read_config, read_rules, read_suites
 from skillgate.git import Repository
 from skillgate.report import json as report_json
@@ -89,6 +89,7 @@ def describe_plan(folder: Path, against: str, root: Path, options: Options) -> s
     if case.plan is None:
         return f"{case.subject.change.path}: not run: {case.why_not}\n"
     plan = case.plan
+    build_agent(config.run, request.source)[0].require(plan.arms, plan.tasks)
     effect = detectable_effect(len(plan.tasks), plan.repeats)
     shows = (
         f"{effect * 100:.0f} points" if effect is not None else "nothing: one repeat has no suite interval"
@@ -118,8 +119,8 @@ def plan_cases(request: Request, config: Config, options: Options) -> list[Case]
     for subject in request.subjects:
         names = options.suites or config.suites_for(subject.change.path)
         cases.append(prepare(subject, read_suites(request.source, names), rules, config, options.why_not))
-    share = config.run.cap_usd_micros // max(sum(not case.why_not for case in cases), 1)
-    return [plan_case(case, config, share) for case in cases]
+    running = sum(not case.why_not for case in cases)
+    return [plan_case(case, config, running) for case in cases]
 
 
 def _gate(request: Request, config: Config, options: Options, progress: Progress) -> GateReport:
@@ -154,6 +155,8 @@ def _run(
     """Run the cases under one journal and one ledger."""
     plans = [(case, case.plan) for case in cases if case.plan is not None]
     keys = "".join(evaluation_key(case, plan, means, config.run) for case, plan in plans)
+    with writing(options.out):
+        _make_folder(options.out)
     with Journal(options.out / JOURNAL_NAME) as journal:
         continues = journal.open_gate(hashlib.sha256(keys.encode()).hexdigest(), resume=options.resume)
         if options.resume and not continues:
@@ -199,16 +202,24 @@ def _assemble(request: Request, reports: Sequence[Report], spend: Spend, config:
         policy=config.policy,
         fail_on=config.lint.fail_on,
         verdict=verdict,
+        notes=tuple(request.source.notes),
         spend=spend,
         versions={"skillgate": __version__},
     )
+
+
+def _make_folder(out: Path) -> None:
+    """Make the folder for the files; a new one is kept out of the user's commits."""
+    if not out.exists():
+        out.mkdir(parents=True)
+        (out / ".gitignore").write_text("*\n", encoding="utf-8")
 
 
 def _write(options: Options, report: GateReport) -> None:
     """Leave the files in `out`, each whole or not at all."""
     comment = markdown.render(report, comment_id=options.comment_id)
     with writing(options.out):
-        options.out.mkdir(parents=True, exist_ok=True)
+        _make_folder(options.out)
         for name, text in (("report.json", report_json.dump(report)), ("comment.md", comment)):
             part = options.out / f".{name}.part"
             part.write_text(text, encoding="utf-8")

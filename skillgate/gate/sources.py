@@ -92,7 +92,7 @@ class RangeSource:
         for tree, is_new in zip(self._trees, (False, True), strict=True):
             found = {n: e for n, e in tree.items() if n == prefix or (suffix and n.startswith(prefix))}
             if found:
-                note = f"`{path}` is new in this range and was read at its head."
+                note = f"`{path}` is new in this range: the change brings its own judge here."
                 if is_new and note not in self.notes:
                     self.notes.append(note)
                 return found

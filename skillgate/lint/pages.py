@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from skillgate.lint.rule import Example, Rule, clean
+from skillgate.lint.rule import Example, Rule, Variant, clean
 
 
 def render(rules: Sequence[Rule], style: str) -> str:
@@ -34,11 +34,17 @@ def _page(rule: Rule) -> str:
         f"## {rule.id}\n\n{rule.title} ({rule.severity}, {rule.scope}, since {rule.since}).\n",
         f"\n{rule.why.strip()}\n",
         f"\n**Says:** {rule.message}. {rule.hint}\n",
+        "".join(_variant(rule, variant) for variant in rule.variants.values()),
         f"\n**Evidence**\n{evidence}",
         f"\n**Options**\n{options}" if options else "",
         f"\n**Before**\n{_example(rule.examples.bad[0])}\n**After**\n{_example(rule.examples.good[0])}",
     )
     return "".join(parts)
+
+
+def _variant(rule: Rule, variant: Variant) -> str:
+    severity = f" ({variant.severity})" if variant.severity else ""
+    return f"\n**Or{severity}:** {variant.message or rule.message}. {variant.hint or rule.hint}\n"
 
 
 def _example(example: Example) -> str:

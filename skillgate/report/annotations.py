@@ -32,7 +32,7 @@ def _command(finding: Finding) -> str:
     where = finding.where
     path, title = _property(clean(where.path)), _property(clean(finding.rule))
     place = f"file={path},line={where.line},col={where.column},title={title}"
-    message = " ".join(part for part in (clean(finding.message), clean(finding.hint)) if part)
+    message = ". ".join(part for part in (clean(finding.message), clean(finding.hint)) if part)
     return f"::{_COMMANDS[finding.severity]} {place}::{_data(message)}"
 
 

@@ -15,6 +15,7 @@ from skillgate.report import rows, wording
 from skillgate.report.escape import code, fenced, html_code, prose, row
 
 BUDGET = 60_000
+MAX_NOTES = 5
 MAX_OVERVIEW = 12_000
 MIN_SECTION = 4_000
 MAX_GRADERS = 6
@@ -47,6 +48,7 @@ def render(report: GateReport, *, comment_id: str = "default", links: Links | No
     links = links or Links()
     several = len(report.reports) > 1
     top = [f"{marker(comment_id)}\n{_headline(report)}", _consequence(report)]
+    top += [f"⚠️ {prose(note)}" for note in report.notes[:MAX_NOTES]]
     top += [_overview(report, links)] if several else []
     end = _footer(report, links)
     room = BUDGET - len(_text([*top, end])) - _NOTE_ROOM
@@ -131,7 +133,7 @@ def _section(report: Report, fail_on: FailOn, reasons: Iterable[str], room: int,
     tasks = _tasks(report, (room - len(cost)) // 2, links)
     losses = _losses(report, (room - len(cost + tasks)) // 2, links)
     findings = _findings(report, fail_on, room - len(cost + tasks + losses), links)
-    return _text([numbers, tasks, losses, findings, cost])
+    return _text([numbers, findings, tasks, losses, cost])
 
 
 def _title(title: str, report: Report) -> str:

@@ -79,7 +79,8 @@ def numbers(pair: Pair) -> list[Number]:
         rows.append(Number("pass ratio, tasks like these", "", "", change, wide))
     if cost:
         spread = interval(cost.interval, cost.metric)
-        rows.append(Number("cost per run", dollars(cost.base), dollars(cost.head), times(cost.delta), spread))
+        base, head = dollars(cost.base, cost.head), dollars(cost.head, cost.base)
+        rows.append(Number("cost per run", base, head, times(cost.delta), spread))
     return rows
 
 

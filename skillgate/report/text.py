@@ -53,6 +53,8 @@ def _print(console: Console, gate: GateReport) -> None:
     _verdict(console, verdict)
     label = f"{SCRIPTED_LABEL}. " if gate.is_scripted else ""
     console.print(Text.assemble((label, "bold magenta"), clean(wording.consequence(gate))))
+    for note in gate.notes:
+        console.print(Text(clean(f"Note: {note}"), "yellow"))
     if several:
         _overview(console, gate)
     for report in rows.worst_first(gate):
@@ -83,9 +85,9 @@ def _overview(console: Console, gate: GateReport) -> None:
 def _skill(console: Console, report: Report, reasons: Sequence[str], fail_on: FailOn) -> None:
     _numbers(console, report)
     _bullets(console, [*reasons, *rows.small_print(report)])
+    _findings(console, report, fail_on)
     _tasks(console, report)
     _losses(console, report)
-    _findings(console, report, fail_on)
     _heading(console, "What it costs", report, wording.cost_lines(report))
     _bullets(console, wording.cost_lines(report))
 

@@ -41,7 +41,7 @@ ARMS = {
     HEAD_ARM: "the skill with this change",
     CONTROL_ARM: "unrelated text of the same length",
 }
-_SCORE = {Outcome.INVALID: "no score", Outcome.SKIPPED: "no score", Outcome.LIMIT: "scored by their graders"}
+_NO_SCORE, _SCORED = "no score", "scored by their graders"
 
 
 # --- numbers ----------------------------------------------------------------------
@@ -62,9 +62,10 @@ def times(ratio: float) -> str:
     return f"x{ratio:.2f}"
 
 
-def dollars(amount: float) -> str:
-    """Write dollars in cents, amounts below ten cents with three digits."""
-    digits = 2 if amount >= 0.1 or amount <= 0 else min(8, 2 - math.floor(math.log10(amount)))
+def dollars(amount: float, beside: float | None = None) -> str:
+    """Write dollars in cents, amounts below ten cents with three digits; as exact as what stands beside."""
+    least = amount if beside is None else min(amount, beside)
+    digits = 2 if least >= 0.1 or least <= 0 else min(8, 2 - math.floor(math.log10(least)))
     return f"${amount:,.{digits}f}"
 
 
@@ -209,16 +210,17 @@ def money(spend: Spend) -> str:
 
 
 def _grouped(runs: Iterable[Run]) -> list[str]:
-    """Group runs that were cut short or do not count by the sentence their reason starts with."""
+    """Group runs that crashed, were cut short or do not count by the sentence their reason starts with."""
     groups: dict[tuple[Outcome, str], list[str]] = {}
     for run in runs:
-        if run.outcome in _SCORE:
+        if run.reason or not run.outcome.is_scored:
             groups.setdefault((run.outcome, re.split(r": |\n", run.reason)[0]), []).append(run.reason)
     lines = []
     for (outcome, start), reasons in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
         example = reasons[0].removeprefix(start).lstrip(": \n")
         reason = reasons[0] if len(set(reasons)) == 1 else f"{start} (such as: {example})"
-        who = f"{count(len(reasons), f'{outcome} run')} ({_SCORE[outcome]})"
+        score = _SCORED if outcome.is_scored else _NO_SCORE
+        who = f"{count(len(reasons), f'{outcome} run')} ({score})"
         lines.append(f"{who}: {reason or 'no reason given'}")
     return lines
 

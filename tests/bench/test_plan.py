@@ -35,17 +35,20 @@ def test_the_same_settings_give_the_same_plan_and_another_seed_another_order() -
 
 
 @given(st.integers(1, 6), st.integers(1, 3), st.integers(1, 5), st.integers(0, 99))
-def test_arms_of_a_task_start_side_by_side_repeat_by_repeat(
+def test_the_two_arms_of_a_task_start_side_by_side_repeat_by_repeat_and_a_third_one_last(
     tasks: int, arms: int, repeats: int, seed: int
 ) -> None:
-    names = ["none", "base", "head"][:arms]
+    names = ["base", "head", "none"][:arms]
     cells = plan(tasks=[f"s/{i}" for i in range(tasks)], arms=names, repeats=repeats, seed=seed).cells
     assert Counter(cells) == Counter(
         Cell(task=f"s/{t}", arm=a, repeat=r) for t in range(tasks) for a in names for r in range(repeats)
     )
-    groups = [cells[i : i + arms] for i in range(0, len(cells), arms)]
+    size = min(arms, 2)
+    first, last = cells[: tasks * size * repeats], cells[tasks * size * repeats :]
+    groups = [first[i : i + size] for i in range(0, len(first), size)]
     assert all(len({(c.task, c.repeat) for c in group}) == 1 for group in groups)
     assert [group[0].repeat for group in groups] == sorted(group[0].repeat for group in groups)
+    assert {cell.arm for cell in last} == set(names[2:])
 
 
 def test_the_order_of_the_arms_is_not_always_the_same() -> None:
@@ -54,17 +57,21 @@ def test_the_order_of_the_arms_is_not_always_the_same() -> None:
 
 
 def test_fewer_repeats_when_the_cap_pays_for_fewer() -> None:
-    # 6 cells a repeat at an expected tenth of a dime: a cap of 13 cents pays two whole repeats
-    assert plan(repeats=5, cap_usd_micros=130_000).repeats == 2
+    # 6 cells a repeat at an expected fifth of a dime: a cap of 26 cents pays two whole repeats
+    assert plan(repeats=5, cap_usd_micros=260_000).repeats == 2
 
 
-@pytest.mark.parametrize(
-    ("cap", "need"),
-    [(59_999, "0.10"), (99_999, "0.10"), (0, "0.10")],
-)
-def test_a_cap_too_small_for_one_repeat_is_refused_with_what_would_do(cap: int, need: str) -> None:
+@pytest.mark.parametrize("cap", [0, 99_999, 119_999])
+def test_a_cap_too_small_for_one_repeat_is_refused_with_what_would_do(cap: int) -> None:
     with pytest.raises(PrerequisiteError) as caught:
         plan(cap_usd_micros=cap)
     assert "cannot pay one repeat of 3 tasks in 2 arms" in caught.value.message
-    assert f"at least {need}" in caught.value.hint
-    assert plan(cap_usd_micros=100_000).repeats == 1
+    assert "at least 0.12" in caught.value.hint
+    assert plan(cap_usd_micros=120_000).repeats == 1
+
+
+def test_a_share_too_small_says_what_the_whole_budget_must_be() -> None:
+    with pytest.raises(PrerequisiteError) as caught:
+        plan(cap_usd_micros=50_000, shared_by=3)
+    assert caught.value.message.startswith("$0.05, a share of 3 skills, cannot pay")
+    assert "at least 0.36" in caught.value.hint

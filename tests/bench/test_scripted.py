@@ -128,6 +128,7 @@ def test_displacements_follow_the_name_then_the_kind(deliverable: str, moved: st
             "s.yml:3: `arms[...].moves`: expected `object` of length >= 1",
         ),
         (("{nothing: 1}", "{nothing: 0}"), "s.yml:3: `arms[...].moves[...]`: expected `float` > 0.0"),
+        (("    head: {moves: {template", "    haed: {moves: {template"), "s.yml: no arm `haed`"),
         (("tiny/add-double", "tiny/add-doubel"), "s.yml: no task `tiny/add-doubel` in this plan"),
     ],
 )

@@ -87,6 +87,7 @@ def test_a_range_becomes_a_verdict_with_numbers_and_files(changed: Any, tmp_path
     assert comment.startswith("<!-- skillgate:report:v1 id=default -->\n")
     assert "scripted, not a measurement" in comment
     assert sorted(p.name for p in (tmp_path / "out").iterdir()) == [
+        ".gitignore",
         "comment.md",
         "journal.lock",
         "journal.sqlite",
@@ -192,10 +193,13 @@ def test_what_is_new_in_the_range_is_read_at_its_head_and_said(repo: Any, tmp_pa
     repo.skill("calc", "Changed.")
     repo.commit()
     notes = Notes()
-    assert gate(repo, tmp_path, notes).reports[0].plan is not None
+    report = gate(repo, tmp_path, notes)
+    assert report.reports[0].plan is not None
+    assert report.notes == tuple(notes.said)
+    assert "the change brings its own judge here" in (tmp_path / "out/comment.md").read_text()
     assert notes.said == [
-        "`skillgate.yml` is new in this range and was read at its head.",
-        "`script.yml` is new in this range and was read at its head.",
+        "`skillgate.yml` is new in this range: the change brings its own judge here.",
+        "`script.yml` is new in this range: the change brings its own judge here.",
     ]
 
 

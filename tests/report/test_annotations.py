@@ -15,7 +15,7 @@ def finding(severity: Severity, line: int = 1, **fields: str) -> Finding:
 def test_one_of_each_level() -> None:
     found = [finding(Severity.NOTE), finding(Severity.ERROR, hint="Do this."), finding(Severity.WARNING)]
     assert render(found) == (
-        "::error file=SKILL.md,line=1,col=2,title=r::m Do this.\n"
+        "::error file=SKILL.md,line=1,col=2,title=r::m. Do this.\n"
         "::warning file=SKILL.md,line=1,col=2,title=r::m\n"
         "::notice file=SKILL.md,line=1,col=2,title=r::m\n"
     )

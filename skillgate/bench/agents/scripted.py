@@ -20,7 +20,7 @@ from skillgate.bench.failure import Failure
 from skillgate.bench.sandbox import Session
 from skillgate.bench.suite import Task
 from skillgate.bench.workspace import Workspace
-from skillgate.core import MICROS_PER_USD, SCRIPTED_AGENT, Cell, Count, Positive, Struct, Usage
+from skillgate.core import ARMS, MICROS_PER_USD, SCRIPTED_AGENT, Cell, Count, Positive, Struct, Usage
 from skillgate.document import decode, nearest
 from skillgate.errors import SuiteError
 from skillgate.skill import Skill
@@ -126,6 +126,10 @@ class ScriptedAgent:
 
     def require(self, arms: tuple[str, ...], tasks: tuple[str, ...]) -> None:
         """Check the script against a plan before anything starts. Raises: SuiteError."""
+        tables = (self._script.arms, *self._script.skills.values(), *self._script.tasks.values())
+        for arm in (arm for table in tables for arm in table):
+            if arm not in ARMS and not arm.startswith("without:"):
+                raise SuiteError(f"{self._path}: no arm `{arm}`", nearest(arm, ARMS))
         suites = {task.partition("/")[0] for task in tasks}
         for task in self._script.tasks:
             if task.partition("/")[0] in suites and task not in tasks:
