@@ -12,6 +12,7 @@ import yaml
 
 from skillgate import config
 from skillgate.cli import cli
+from skillgate.core import Policy
 from skillgate.lint.pages import render
 from skillgate.lint.rule import load_rules
 
@@ -34,7 +35,8 @@ def test_the_documented_configuration_is_valid() -> None:
     read = config.parse(block[1])
     assert read.run.agent == "scripted"
     known = yaml.safe_load(block[1])
-    assert set(known["policy"]) == {"margin", "max-cost-increase", "on-inconclusive", "max-dropped"}
+    assert set(known["policy"]) == {field.replace("_", "-") for field in Policy.__struct_fields__}
+    assert set(known["run"]) == set(config.RunConfig.__struct_encode_fields__) - {"network"}
 
 
 def test_every_command_is_in_the_readme() -> None:

@@ -49,7 +49,8 @@ def session(sandbox: Sandbox, place: Workspace) -> Iterator[Session]:
 
 def containers_on(place: Workspace) -> list[docker.models.containers.Container]:
     with closing(docker.from_env()) as client:
-        found = client.containers.list(all=True, filters={"label": f"{LABEL}=1"})
+        wanted = {"label": f"{LABEL}=1"}  # those of other tests may go while we look
+        found = client.containers.list(all=True, filters=wanted, ignore_removed=True)
         root = str(place.root)
         return [c for c in found if any(m["Source"].startswith(root) for m in c.attrs["Mounts"])]
 
