@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from skillgate import __version__
-from skillgate.errors import ExitCode, SkillgateError, Terminated, UsageError
+from skillgate.errors import ExitCode, SkillgateError, UsageError
 
 if TYPE_CHECKING:
     from skillgate.bench.check import TaskCheck
@@ -37,7 +37,7 @@ def entry() -> None:
 
 
 def _terminate(*_: object) -> NoReturn:
-    raise Terminated
+    raise KeyboardInterrupt
 
 
 def main(arguments: list[str]) -> int:

@@ -75,10 +75,6 @@ class Interrupted(SkillgateError):
     exit_code = ExitCode.INTERRUPTED
 
 
-class Terminated(KeyboardInterrupt):
-    """The system asked the process to end: like Ctrl-C, but nothing in flight may go on."""
-
-
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
     """Turn what keeps a file from being written into an error with a way on."""

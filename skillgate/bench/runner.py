@@ -7,10 +7,12 @@ table in `failure`. Every attempt is in the journal before it starts and after i
 from __future__ import annotations
 
 import errno
+import signal
+import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from skillgate.bench.agents.scripted import Agent, AgentJob, AgentResult
 from skillgate.bench.failure import Failure, ruling
@@ -21,11 +23,12 @@ from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure
 from skillgate.bench.suite import Suite, Task
 from skillgate.bench.workspace import Workspace
 from skillgate.core import Cell, Grade, Outcome, Plan, Run, Usage
-from skillgate.errors import Interrupted, SuiteError, Terminated
+from skillgate.errors import Interrupted, SuiteError
 from skillgate.skill import Skill
 
 MAX_ATTEMPTS = 3
 MAX_REASON = 400
+_TICK_S = 0.5  # how soon a signal is noticed
 SKIPPED_REASON = "not started: the rest of the budget could not pay for it"
 
 
@@ -80,7 +83,7 @@ class Bench(NamedTuple):
 def execute(evaluation: Evaluation, bench: Bench) -> tuple[Run, ...]:
     """Run every cell that is not finished; return all runs in the order of the plan.
 
-    Raises: Interrupted on Ctrl-C, after the runs in flight have ended; PrerequisiteError
+    Raises: Interrupted on Ctrl-C and SIGTERM, after the runs in flight have ended; PrerequisiteError
     when the journal cannot be written.
     """
     runs = {
@@ -97,46 +100,73 @@ def _skipped(cell: Cell) -> Run:
     return Run(cell=cell, outcome=Outcome.SKIPPED, reason=SKIPPED_REASON)
 
 
+class _Signals:
+    """Ctrl-C and SIGTERM while cells run: asked about between runs, never raised in the middle of one.
+
+    Ctrl-C lets the runs in flight end, a second one and SIGTERM end them.
+    """
+
+    def __init__(self, sandbox: Sandbox) -> None:
+        self.asked = False
+        self._sandbox = sandbox
+        self._before: dict[int, Any] = {}
+
+    def __enter__(self) -> _Signals:
+        if threading.current_thread() is threading.main_thread():  # no other thread may set handlers
+            for number in (signal.SIGINT, signal.SIGTERM):
+                self._before[number] = signal.signal(number, self._note)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)
+
+    def _note(self, number: int, frame: object) -> None:
+        if self.asked or number == signal.SIGTERM:
+            self._sandbox.interrupt()
+        self.asked = True
+
+
 def _run_all(cells: list[Cell], evaluation: Evaluation, bench: Bench) -> list[Run]:
     """Start cells in order while the ledger can pay; stop starting at the first it never can."""
     done: list[Run] = []
     pending: set[Future[Run]] = set()
     hold = evaluation.plan.per_run_usd_micros
-    with ThreadPoolExecutor(bench.workers) as pool:
-        try:
-            for cell in cells:
-                while len(pending) >= bench.workers:
-                    pending = _collect(pending, done, bench)
-                while not bench.ledger.reserve(hold):
-                    if not pending:
-                        return done
-                    pending = _collect(pending, done, bench)
-                pending.add(pool.submit(_run_cell, cell, evaluation, bench))
-            while pending:
-                pending = _collect(pending, done, bench)
-        except KeyboardInterrupt as stop:
-            if isinstance(stop, Terminated):
-                evaluation.sandbox.interrupt()
+    with _Signals(evaluation.sandbox) as signals, ThreadPoolExecutor(bench.workers) as pool:
+        for cell in cells:
+            if not _wait_for_turn(hold, pending, done, bench, signals):
+                break
+            pending.add(pool.submit(_run_cell, cell, evaluation, bench))
+        if signals.asked and pending:
             bench.progress.note(f"stopping: {len(pending)} runs in flight may end; Ctrl-C again kills them")
-            _let_end(pending, evaluation.sandbox)
-            hint = "Run the same command with --resume to continue."
-            raise Interrupted("interrupted; every finished run is in the journal", hint) from None
+        while pending:
+            _collect(pending, done, bench)
+    if signals.asked:
+        hint = "Run the same command with --resume to continue."
+        raise Interrupted("interrupted; every finished run is in the journal", hint)
     return done
 
 
-def _let_end(pending: set[Future[Run]], sandbox: Sandbox) -> None:
-    try:
-        wait(pending)
-    except KeyboardInterrupt:
-        sandbox.interrupt()
+def _wait_for_turn(
+    hold: int, pending: set[Future[Run]], done: list[Run], bench: Bench, signals: _Signals
+) -> bool:
+    """Wait until a worker is free and `hold` is reserved; False when nothing more may start."""
+    while not signals.asked:
+        if len(pending) < bench.workers and bench.ledger.reserve(hold):
+            return True
+        if not pending:
+            return False
+        _collect(pending, done, bench)
+    return False
 
 
-def _collect(pending: set[Future[Run]], done: list[Run], bench: Bench) -> set[Future[Run]]:
-    ended, rest = wait(pending, return_when=FIRST_COMPLETED)
+def _collect(pending: set[Future[Run]], done: list[Run], bench: Bench) -> None:
+    """Take the runs that have ended; wait a moment for the first."""
+    ended, _ = wait(pending, timeout=_TICK_S, return_when=FIRST_COMPLETED)
     for future in ended:
+        pending.remove(future)
         done.append(future.result())
         bench.progress.finish_run(done[-1], bench.ledger)
-    return rest
 
 
 def _run_cell(cell: Cell, evaluation: Evaluation, bench: Bench) -> Run:

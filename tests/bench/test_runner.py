@@ -241,7 +241,7 @@ def test_ctrl_c_lets_the_runs_in_flight_end_and_leaves_a_journal_to_resume(
 ) -> None:
     class Impatient(Quiet):
         def finish_run(self, run: Run, ledger: Ledger) -> None:
-            raise KeyboardInterrupt
+            os.kill(os.getpid(), signal.SIGINT)
 
     with Journal(tmp_path / "j") as journal:
         setup = Setup(tiny_suite, journal, repeats=3, progress=Impatient())
