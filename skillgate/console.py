@@ -21,12 +21,12 @@ class ConsoleProgress:
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
-        self._label, self._total, self._done, self._known, self._invalid = "", 0, 0, 0, 0
+        self._total, self._done, self._known, self._invalid = 0, 0, 0, 0
         self._started = 0.0
 
     def start(self, label: str, total: int, done: int) -> None:
         """Begin the line of one skill."""
-        self._label, self._total, self._done, self._known, self._invalid = label, total, done, done, 0
+        self._total, self._done, self._known, self._invalid = total, done, done, 0
         self._started = time.monotonic()
         resumed = f", {done} finished earlier" if done else ""
         self.note(f"{label}: {total} runs{resumed}")

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 from skillgate.core import Finding, Location, TaskFacts
 from skillgate.lint.check import Hit
 from skillgate.lint.rule import Rule
-from skillgate.skill import Files, Skill, parse
+from skillgate.skill import Skill
 
 NO_SKILLS = "no-skills"
 
@@ -16,17 +15,6 @@ NO_SKILLS = "no-skills"
 def lint_skill(skill: Skill, rules: Sequence[Rule], tasks: Sequence[TaskFacts] = ()) -> tuple[Finding, ...]:
     """Return the findings of one skill; `tasks` are those of the suites that judge it."""
     return _sorted(rule.finding(hit) for rule in rules for hit in rule.make_check()(skill, tasks))
-
-
-def lint_folders(
-    root: Path, folders: Sequence[str], rules: Sequence[Rule], tasks: Sequence[TaskFacts] = ()
-) -> tuple[Finding, ...]:
-    """Return the findings of skill folders, which are relative to `root`."""
-    return _sorted(
-        finding
-        for folder in folders
-        for finding in lint_skill(parse(Files.from_folder(root / folder), folder), rules, tasks)
-    )
 
 
 def no_skills_finding(rules: Sequence[Rule], folder: str) -> tuple[Finding, ...]:

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from skillgate.core import Finding, Location, Severity
 from skillgate.errors import ConfigError, RuleError, SkillgateError
-from skillgate.lint.engine import lint_folders, lint_skill, no_skills_finding
+from skillgate.lint.engine import lint_skill, no_skills_finding
 from skillgate.lint.rule import Rule, load_rules
 from skillgate.shipped import shipped
 from skillgate.skill import Files, discover, parse
@@ -52,7 +52,8 @@ def test_a_bad_skill_does_not_stop_the_others(tmp_path: Path, rules: tuple[Rule,
         (tmp_path / name / "SKILL.md").write_bytes(content)
     (tmp_path / "g").mkdir()
     (tmp_path / "g" / "SKILL.md").symlink_to("nowhere")
-    found = lint_folders(tmp_path, discover(tmp_path), rules)
+    skills = [parse(Files.from_folder(tmp_path / folder), folder) for folder in discover(tmp_path)]
+    found = [finding for skill in skills for finding in lint_skill(skill, rules)]
     assert [(f.where.path, f.where.line, f.rule) for f in found] == [
         ("a/SKILL.md", 1, "frontmatter-missing"),
         ("a/SKILL.md", 1, "not-fully-read"),
@@ -62,7 +63,7 @@ def test_a_bad_skill_does_not_stop_the_others(tmp_path: Path, rules: tuple[Rule,
         ("e/SKILL.md", 2, "name-matches-folder"),
         ("g/SKILL.md", 1, "not-fully-read"),
     ]
-    assert lint_folders(tmp_path, list(reversed(discover(tmp_path))), tuple(reversed(rules))) == found
+    assert [finding for skill in skills for finding in lint_skill(skill, rules[::-1])] == found
 
 
 def test_a_search_without_a_skill_is_an_error(rules: tuple[Rule, ...]) -> None:
