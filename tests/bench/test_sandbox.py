@@ -227,8 +227,9 @@ def test_interrupt_ends_what_runs_and_what_would(sandbox: Sandbox, place: Worksp
 
 
 CTRL_C = """
-import sys
+import signal, sys
 from pathlib import Path
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background starts with it ignored
 from skillgate.bench.sandbox import Phase, local_sandbox
 from skillgate.bench.suite import Limits, load_suite
 from skillgate.bench.workspace import Workspace
