@@ -69,10 +69,13 @@ def _print(text: str) -> None:
 
 
 def _tell(problem: SkillgateError) -> None:
-    message = problem.message.replace("\n", "\n  ")  # a runner takes a line of `::` as a command
-    click.echo(f"skillgate: {message}", err=True)
-    if problem.hint:
-        click.echo(f"  {problem.hint}", err=True)
+    from skillgate.report.escape import clean
+
+    # anybody's text: no control codes, and nothing that a runner takes for one of its commands
+    first, *more = [clean(line, 2000).replace("##[", "# #[") for line in problem.message.split("\n")]
+    lines = [f"skillgate: {first}", *(f"  | {line}" for line in more)]
+    lines += [f"  {clean(problem.hint, 2000)}"] if problem.hint else []
+    click.echo("\n".join(lines), err=True)
 
 
 def _report_bug() -> int:

@@ -17,6 +17,7 @@ from skillgate.core import MICROS_PER_USD, Count, FailOn, Policy, Positive, Seve
 from skillgate.document import decode
 
 FILE_NAME = "skillgate.yml"
+MAX_USD = 1_000_000
 RuleOptions = bool | Severity | dict[str, Any]
 
 
@@ -35,8 +36,8 @@ class RunConfig(Struct, kw_only=True, rename="kebab"):
     repeats: Count = 5
     sandbox: Literal["docker", "local"] = "docker"
     image: str | None = None
-    budget_usd: Annotated[float, msgspec.Meta(ge=0)] = 5.00
-    per_run_usd: Positive = 0.50
+    budget_usd: Annotated[float, msgspec.Meta(ge=0, le=MAX_USD)] = 5.00
+    per_run_usd: Annotated[float, msgspec.Meta(gt=0, le=MAX_USD)] = 0.50
     timeout_s: Positive = 900.0
     network: tuple[str, ...] = ()
     script: str | None = None

@@ -18,6 +18,7 @@ from skillgate.config import FILE_NAME
 from skillgate.core import GateReport
 from skillgate.errors import UsageError, writing
 from skillgate.gate.pipeline import Options, gate_range
+from skillgate.git import clean_environment
 from skillgate.shipped import shipped
 
 MARKER = ".skillgate-demo"
@@ -118,4 +119,5 @@ def _commit(repository: Path, message: str) -> None:
 
 
 def _git(repository: Path, *arguments: str) -> None:
-    subprocess.run(["git", "-C", str(repository), *arguments], check=True, capture_output=True)
+    command = ["git", "-C", str(repository), *arguments]
+    subprocess.run(command, check=True, capture_output=True, env=clean_environment())

@@ -37,7 +37,7 @@ def decode(text: str, kind: type[T], path: str, error: type[SkillgateError] = Co
         mark = problem.problem_mark or problem.context_mark
         line = mark.line + 1 if mark else 1
         raise error(f"{path}:{line}: {problem.problem or problem.context}", "Correct the YAML.") from None
-    except (yaml.YAMLError, ValueError, RecursionError) as problem:
+    except (yaml.YAMLError, ValueError, RecursionError, LookupError, AttributeError) as problem:
         raise error(f"{path}:1: {problem or 'nested too deeply'}", "Correct the YAML.") from None
     try:
         return msgspec.convert(value, kind)

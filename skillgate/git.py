@@ -30,6 +30,12 @@ class Entry(NamedTuple):
         return self.mode in _REGULAR
 
 
+def clean_environment() -> dict[str, str]:
+    """Return the environment without git's own: inside a hook GIT_DIR names another repository."""
+    kept = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    return kept | {"LC_ALL": "C"}
+
+
 class Repository:
     """A git repository, bare or not."""
 
@@ -125,12 +131,11 @@ class Repository:
         return done.stdout if done.returncode == 0 else None
 
     def _git(self, *arguments: str, stdin: bytes = b"") -> subprocess.CompletedProcess[bytes]:
-        command = ["git", "-C", str(self.folder), "--no-replace-objects", *arguments]
-        # inside a git hook GIT_DIR and its like would name another repository
-        env = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+        options = ("--no-replace-objects", "-c", "core.fsmonitor=false")
+        command = ["git", "-C", str(self.folder), *options, *arguments]
+        # nothing that the repository configures may run, also not to fetch what it lacks
+        env = clean_environment() | {"GIT_ALLOW_PROTOCOL": "none", "GIT_NO_LAZY_FETCH": "1"}
         try:
-            return subprocess.run(
-                command, input=stdin, capture_output=True, check=False, env=env | {"LC_ALL": "C"}
-            )
+            return subprocess.run(command, input=stdin, capture_output=True, check=False, env=env)
         except FileNotFoundError:
             raise PrerequisiteError("git is not installed", "Install git and run this again.") from None

@@ -111,6 +111,13 @@ def tiny_suite(tmp_path: Path) -> Path:
     return folder
 
 
+@pytest.fixture(autouse=True)
+def _no_repository_but_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Inside a git hook GIT_DIR and its like would make tests commit into the repository of the hook."""
+    for name in [name for name in os.environ if name.startswith("GIT_")]:
+        monkeypatch.delenv(name)
+
+
 class Readme:
     """The generated sections of the README, between `<!-- name -->` and `<!-- /name -->`."""
 

@@ -10,7 +10,7 @@ import pytest
 
 from skillgate import cli, shipped
 from skillgate.cli import main
-from skillgate.errors import ExitCode
+from skillgate.errors import ExitCode, UsageError
 
 GOOD = "---\nname: good\ndescription: Adds two numbers. Use when a sum is asked for.\n---\n\nAdd them.\n"
 
@@ -115,6 +115,20 @@ def test_a_bug_leaves_its_traceback_in_a_file(
     path.unlink()
 
 
+def test_an_error_is_no_command_of_a_runner_and_no_escape_code(
+    here: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise UsageError("a\n::set-output name=x::y\n##[add-mask]z\x1b[31m", "Hint.")
+
+    monkeypatch.setattr("skillgate.linting.lint_paths", broken)
+    assert main(["lint"]) == ExitCode.USAGE
+    said = capsys.readouterr().err
+    assert [line for line in said.splitlines() if line.lstrip().startswith("::")] == []
+    assert "##[" not in said
+    assert "\x1b" not in said
+
+
 def test_the_suite_that_is_broken_is_named(tiny_suite: Path, capsys: pytest.CaptureFixture[str]) -> None:
     shutil.copy(tiny_suite / "tasks/add-double/solution.patch", tiny_suite / "saved.patch")
     assert main(["suite", "check", str(tiny_suite), "--sandbox", "local"]) == ExitCode.OK
@@ -153,7 +167,7 @@ def test_lint_finds_the_configuration_above_and_names_paths_from_there(
     [
         (["--repeats", "0"], "--repeats: expected `int` >= 1"),
         (["--budget-usd", "-1"], "--budget-usd: expected `float` >= 0.0"),
-        (["--budget-usd", "inf"], "amounts and times are finite numbers"),
+        (["--budget-usd", "inf"], "--budget-usd: expected `float` <= 1000000.0"),
         (["--workers", "0"], "--workers: expected `int` >= 1"),
         (["--seed", "-1"], "--seed: expected `int` >= 0"),
         (["--agent", "codex"], "unknown agent `codex`"),

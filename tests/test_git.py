@@ -126,3 +126,21 @@ def test_a_repository_of_somebody_else_says_how_to_trust_it(
         Repository(repository)
     assert "another owner" in caught.value.message
     assert f"safe.directory {repository}" in caught.value.hint
+
+
+def test_nothing_that_a_repository_configures_runs(repository: Path, tmp_path: Path) -> None:
+    trap = tmp_path / "trap"
+    trap.write_text(f"#!/bin/sh\ntouch {tmp_path}/sprung\n")
+    trap.chmod(0o755)
+    for key in ("core.fsmonitor", "core.pager", "core.sshCommand", "diff.external"):
+        git(repository, "config", key, str(trap))
+    git(repository, "config", "remote.origin.url", str(tmp_path / "nowhere"))
+    git(repository, "config", "remote.origin.promisor", "true")
+    git(repository, "config", "remote.origin.uploadpack", str(trap))
+    asked = Repository(repository)
+    head = asked.commit("HEAD")
+    asked.renames(head, head)
+    asked.blobs(asked.tree(head))
+    with pytest.raises(UsageError):
+        asked.blobs({"x": Entry("100644", "1" * 40, 1)})
+    assert not (tmp_path / "sprung").exists()

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import TracebackType
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import msgspec
 
@@ -76,11 +76,9 @@ class Journal:
 
     def open_gate(self, key: str, *, resume: bool) -> bool:
         """Start a gate, or continue the latest with the same key; say whether it continues one."""
-        row = self._db.execute(
-            "SELECT id FROM gates WHERE key = ? ORDER BY id DESC LIMIT 1", (key,)
-        ).fetchone()
-        if resume and row:
-            self._gate = row[0]
+        rows = self._read("SELECT id FROM gates WHERE key = ? ORDER BY id DESC LIMIT 1", (key,))
+        if resume and rows:
+            self._gate = rows[0][0]
             return True
         with self._writing() as db:
             self._gate = int(db.execute("INSERT INTO gates (key) VALUES (?)", (key,)).lastrowid or 0)
@@ -93,12 +91,12 @@ class Journal:
             " COALESCE(SUM(CASE WHEN used_usd_micros IS NULL THEN held_usd_micros END), 0)"
             " FROM attempts WHERE gate = ?1 AND (?2 IS NULL OR evaluation = ?2)"
         )
-        return Sums(*self._db.execute(query, (self._gate, evaluation)).fetchone())
+        return Sums(*self._read(query, (self._gate, evaluation))[0])
 
     def finished(self, evaluation: str) -> dict[Cell, Run]:
         """Return the final runs of an evaluation of this gate."""
         query = "SELECT run FROM attempts WHERE gate = ? AND evaluation = ? AND final"
-        rows = self._db.execute(query, (self._gate, evaluation)).fetchall()
+        rows = self._read(query, (self._gate, evaluation))
         runs = [msgspec.json.decode(blob, type=Run) for (blob,) in rows]
         return {run.cell: run for run in runs}
 
@@ -119,6 +117,12 @@ class Journal:
                 (used, run.outcome.is_scored, msgspec.json.encode(run), attempt),
             )
 
+    def _read(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
+        try:
+            return self._db.execute(query, values).fetchall()
+        except sqlite3.DatabaseError as problem:
+            raise _damaged(self._path, problem) from None
+
     @contextmanager
     def _writing(self) -> Iterator[sqlite3.Connection]:
         with self._lock:
@@ -128,6 +132,10 @@ class Journal:
                 self._db.execute("COMMIT")
             except sqlite3.OperationalError as problem:
                 raise _unwritable(self._path, problem) from None
+            except sqlite3.IntegrityError:
+                raise
+            except sqlite3.DatabaseError as problem:
+                raise _damaged(self._path, problem) from None
             finally:
                 if self._db.in_transaction:
                     self._db.execute("ROLLBACK")
@@ -138,6 +146,10 @@ class Journal:
             self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
         elif version != _SCHEMA_VERSION:
             raise sqlite3.DatabaseError(f"version {version} of its format")
+
+
+def _damaged(path: Path, problem: sqlite3.DatabaseError) -> UsageError:
+    return UsageError(f"{path}: the journal is damaged ({problem})", "Move it away, or choose another --out.")
 
 
 def _unwritable(path: Path, problem: sqlite3.OperationalError) -> PrerequisiteError:

@@ -26,6 +26,7 @@ SUITE_FILE = "suite.yml"
 TASK_FILE = "task.yml"
 SOLUTION_FILE = "solution.patch"
 IGNORED = frozenset({".git", "__pycache__", ".DS_Store"})
+MAX_HASHED_BYTES = 64 * 1024 * 1024
 
 _KEBAB = r"^[a-z0-9]+(-[a-z0-9]+)*$"
 _LITERAL = re.compile(r"""["']([^"'\n]{12,})["']|\b([A-Za-z_]\w{11,})\b""")
@@ -203,12 +204,22 @@ def task_facts(suite: Suite) -> tuple[TaskFacts, ...]:
 
 
 def files_of(root: Path) -> Iterator[str]:
-    """Yield the paths below `root`, sorted per folder; a symlink is a file, never followed."""
-    for folder, folders, files in os.walk(root):
-        links = {name for name in folders if (Path(folder) / name).is_symlink()}
-        folders[:] = sorted(set(folders) - links - IGNORED)
-        for name in sorted({*files, *links} - IGNORED):
-            yield (Path(folder) / name).relative_to(root).as_posix()
+    """Yield the paths below `root`, sorted per folder; a symlink is a file, never followed.
+
+    What an agent made unreadable or too long for a path is left out.
+    """
+    waiting = [root]
+    while waiting:  # no recursion: an agent may nest folders by the thousand
+        folder = waiting.pop()
+        try:
+            entries = sorted(os.scandir(folder), key=lambda entry: entry.name)
+        except OSError:
+            continue
+        for entry in entries:
+            if entry.name not in IGNORED and not entry.is_dir(follow_symlinks=False):
+                yield Path(entry).relative_to(root).as_posix()
+        inner = [entry for entry in entries if entry.is_dir(follow_symlinks=False)]
+        waiting += [Path(entry) for entry in reversed(inner) if entry.name not in IGNORED]
 
 
 def fingerprint(path: Path) -> str:
@@ -218,6 +229,9 @@ def fingerprint(path: Path) -> str:
             return f"link {path.readlink()}"
         if not path.is_file():
             return "special"
+        facts = path.stat()
+        if facts.st_size > MAX_HASHED_BYTES:  # a sparse file can claim any size
+            return f"large {facts.st_size} {facts.st_mtime_ns}"
         with path.open("rb") as file:
             content = hashlib.file_digest(file, "sha256").hexdigest()
         return f"{'exec' if os.access(path, os.X_OK) else 'file'} {content}"

@@ -14,7 +14,7 @@ import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -76,8 +76,9 @@ class Workspace:
         self.close()
 
     def close(self) -> None:
-        """Remove every folder of this run."""
-        _remove(self.root)
+        """Remove every folder of this run, whatever an agent made of them; never raises."""
+        with suppress(OSError):
+            _remove(self.root)
 
     @_host_files()
     def install_skill(self, name: str, files: Files) -> None:
@@ -130,9 +131,11 @@ class Workspace:
 
         Bytecode goes everywhere: a planted cache would run in place of a restored source.
         """
-        for folder, names, _ in os.walk(self.workspace):
-            if "__pycache__" in names:
-                _remove(Path(folder, "__pycache__"))
+        if self.workspace.is_symlink() or not self.workspace.is_dir():
+            _remove(self.workspace)
+            self.workspace.mkdir()
+        for folder in _open_up(self.workspace):
+            _remove(folder / "__pycache__")
         for name in [name for name in files_of(self.workspace) if task.protects(name)]:
             _remove(self.workspace / name)
         for name in files_of(suite.repo):
@@ -155,6 +158,16 @@ class Workspace:
     def clear_results(self) -> None:
         """Empty the results folder for the next grader."""
         _empty(self.results)
+
+
+def _open_up(root: Path) -> list[Path]:
+    """Give ourselves the right to read and change every folder below `root`; return them, the root first."""
+    folders = [root]
+    for folder in folders:  # grows while it is walked: no recursion, however deep an agent nested
+        with suppress(OSError):  # a path may be too long for any call
+            folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
+            folders += [Path(entry) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
+    return folders
 
 
 def _strip_skills(root: Path) -> tuple[str, ...]:
@@ -208,13 +221,12 @@ def _empty(folder: Path) -> None:
 
 
 def _remove(path: Path) -> None:
-    """Remove a file, a link or a tree, even one whose folders were made read-only."""
+    """Remove a file, a link or a tree, even one that was made read-only, too deep or too long for Python."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)
         return
-    path.chmod(stat.S_IRWXU)
-    for folder, names, _ in os.walk(path):  # top-down: a folder is opened before it is entered
-        for child in (Path(folder, name) for name in names):
-            if not child.is_symlink():
-                child.chmod(stat.S_IRWXU)
-    shutil.rmtree(path)
+    _open_up(path)
+    try:
+        shutil.rmtree(path)
+    except (OSError, RecursionError):
+        subprocess.run(["rm", "-rf", "--", str(path)], capture_output=True, check=False)

@@ -28,6 +28,11 @@ class Subject(NamedTuple):
     head: Skill | None
 
     @property
+    def paths(self) -> tuple[str, ...]:
+        """Return where it lies, and where it lay before a rename: patterns of either one hold."""
+        return tuple(path for path in (self.change.path, self.change.old_path) if path is not None)
+
+    @property
     def is_same_content(self) -> bool:
         """Say whether both versions hold the same bytes."""
         return (

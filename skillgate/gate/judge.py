@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import hashlib
+import json
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
@@ -25,6 +26,7 @@ from skillgate.core import (
     Comparison,
     Decision,
     Finding,
+    GradeKind,
     Outcome,
     Plan,
     Report,
@@ -37,7 +39,7 @@ from skillgate.gate.changes import Subject
 from skillgate.gate.means import Means
 from skillgate.lint.engine import lint_skill
 from skillgate.lint.rule import Rule
-from skillgate.skill import Skill
+from skillgate.skill import Skill, is_too_long
 from skillgate.stats.compare import compare
 from skillgate.stats.verdict import decide, with_findings
 from skillgate.tokens import weigh
@@ -45,6 +47,8 @@ from skillgate.tokens import weigh
 NO_AGENT = "no agent is configured: set `run.agent` in skillgate.yml for a paired run"
 NO_SUITE = "no suite judges this skill: name one under `suites` in skillgate.yml"
 SAME_CONTENT = "its content is the same as before: nothing to compare"
+NOT_INSTALLED = "what changed is not installed in a run (links, modes, skipped folders), look at it: {files}"
+TOO_LONG = "it holds a path that is too long to be installed"
 DELETED = "the skill was deleted: nothing to run"
 
 
@@ -98,7 +102,8 @@ def judge(case: Case, config: Config, means: Means | None, bench: Bench | None) 
     runs = execute(_evaluation(key, case, case.plan, means), bench._replace(ledger=share))
     comparisons = _compare(case.plan, runs, config)
     judged = _pair(case.subject)
-    verdict = _with_skips(decide([c for c in comparisons if c.arms == judged], config.policy), runs, share)
+    verdict = decide([c for c in comparisons if c.arms == judged], config.policy)
+    verdict = _with_skips(_unless_broken(verdict, runs), runs, share)
     return msgspec.structs.replace(
         _report(case, config, verdict),
         plan=case.plan,
@@ -122,7 +127,8 @@ def evaluation_key(case: Case, plan: Plan, means: Means, run: RunConfig) -> str:
         _versions(case, means),
         means.script_digest,
     )
-    return hashlib.sha256(msgspec.json.encode(parts, order="sorted")).hexdigest()
+    text = json.dumps(msgspec.to_builtins(parts), sort_keys=True)  # escapes what is not UTF-8 in a path
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _limited(suite: Suite, timeout_s: float) -> Suite:
@@ -139,8 +145,12 @@ def _why_not(subject: Subject, suites: Sequence[Suite], config: Config, why_not:
         return DELETED
     if subject.head.facts.unreadable:
         return f"{subject.head.file} cannot be read: {subject.head.facts.unreadable}"
+    if subject.is_same_content and subject.change.files:
+        return NOT_INSTALLED.format(files=", ".join(subject.change.files[:5]))
     if subject.is_same_content:
         return SAME_CONTENT
+    if any(map(is_too_long, subject.head.files.names)):
+        return TOO_LONG
     if why_not:
         return why_not
     if config.run.agent is None:
@@ -192,6 +202,23 @@ def _compare(plan: Plan, runs: Sequence[Run], config: Config) -> tuple[Compariso
         planned = [cell for cell in plan.cells if cell.arm in pair]
         found += compare(runs, pair, planned, level=config.policy.level, seed=plan.seed)
     return tuple(found)
+
+
+def _unless_broken(verdict: Verdict, runs: Sequence[Run]) -> Verdict:
+    """Decide nothing on graders that no run in any arm could pass although doing nothing should."""
+    grades = [(run.cell.task, grade) for run in runs if run.outcome.is_scored for grade in run.grades]
+    passed = {(task, grade.grader) for task, grade in grades if grade.passed}
+    safe = {(task, grade.grader) for task, grade in grades if grade.kind is GradeKind.PASS_TO_PASS}
+    dead = sorted(safe - passed)
+    if not grades or (passed and not dead):
+        return verdict
+    which = (
+        f"the pass-to-pass grader `{dead[0][1]}` of {dead[0][0]}" if dead else "every grader of every task"
+    )
+    reason = (
+        f"No run in any arm passed {which}: the suite or the sandbox is broken, try `skillgate suite check`."
+    )
+    return Verdict(decision=Decision.INCONCLUSIVE, reasons=(reason, *verdict.reasons))
 
 
 def _with_skips(verdict: Verdict, runs: Sequence[Run], share: Ledger) -> Verdict:

@@ -21,7 +21,7 @@ from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.runner import Bench, Progress
 from skillgate.config import Config, RunConfig
 from skillgate.core import Decision, GateReport, Report, Spend, Verdict, usd
-from skillgate.errors import UsageError, writing
+from skillgate.errors import PrerequisiteError, UsageError, writing
 from skillgate.gate.changes import Subject, changed_skills, single_subject
 from skillgate.gate.judge import Case, evaluation_key, judge, plan_case, prepare
 from skillgate.gate.means import Means, build_agent, build_means
@@ -67,12 +67,12 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
     Raises: UsageError, ConfigError, SuiteError, PrerequisiteError before anything is spent.
     """
     repository = Repository(folder)
-    tip = repository.commit(head)
-    start = repository.merge_base(repository.commit(base or repository.default_base()), tip)
+    tip, target = repository.commit(head), repository.commit(base or repository.default_base())
+    start = repository.merge_base(target, tip)
     with tempfile.TemporaryDirectory(prefix="skillgate-") as scratch:
-        source = RangeSource(repository, start, tip, Path(scratch))
+        source = RangeSource(repository, target, tip, Path(scratch))
         config = _configure(source, options)
-        subjects = [s for s in changed_skills(repository, start, tip) if config.covers(s.change.path)]
+        subjects = [s for s in changed_skills(repository, start, tip) if any(map(config.covers, s.paths))]
         return _gate(Request(start, tip, subjects, source), config, options, progress)
 
 
@@ -117,10 +117,17 @@ def plan_cases(request: Request, config: Config, options: Options) -> list[Case]
     rules = read_rules(request.source, config, options.config)
     cases = []
     for subject in request.subjects:
-        names = options.suites or config.suites_for(subject.change.path)
+        found = (name for path in subject.paths for name in config.suites_for(path))
+        names = options.suites or tuple(dict.fromkeys(found))
         cases.append(prepare(subject, read_suites(request.source, names), rules, config, options.why_not))
     running = sum(not case.why_not for case in cases)
-    return [plan_case(case, config, running) for case in cases]
+    planned = [plan_case(case, config, running) for case in cases]
+    if running > 1 and config.run.repeats > 1 and any(c.plan and c.plan.repeats < 2 for c in planned):
+        problem = f"${config.run.budget_usd:.2f} shared by {running} skills leaves one repeat: no verdict"
+        raise PrerequisiteError(
+            problem, "Set run.budget-usd higher, or set run.repeats to 1 if that is what you want."
+        )
+    return planned
 
 
 def _gate(request: Request, config: Config, options: Options, progress: Progress) -> GateReport:
@@ -221,6 +228,6 @@ def _write(options: Options, report: GateReport) -> None:
     with writing(options.out):
         _make_folder(options.out)
         for name, text in (("report.json", report_json.dump(report)), ("comment.md", comment)):
-            part = options.out / f".{name}.part"
-            part.write_text(text, encoding="utf-8")
-            part.replace(options.out / name)
+            with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=options.out, delete=False) as part:
+                part.write(text)
+            Path(part.name).replace(options.out / name)

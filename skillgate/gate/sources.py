@@ -1,7 +1,8 @@
 """Where configuration, suites and scripts come from: a git range or a folder.
 
-In a range everything that judges is read at the base, so a pull request cannot soften its
-own judge; what the base does not have yet is read at the head, and `notes` says so.
+In a range everything that judges is read at the tip of the base, so a pull request cannot soften
+its own judge, not by branching off early either; what the base does not have yet is read at the
+head, and `notes` says so.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from skillgate.skill import markdown
-from skillgate.skill.files import SKILL_FILE, Files, discover
+from skillgate.skill.files import SKILL_FILE, Files, discover, is_too_long
 from skillgate.skill.frontmatter import Field, Frontmatter, Problem, read_frontmatter
 from skillgate.skill.markdown import CodeBlock, Link, Slice, is_file_name
 from skillgate.skill.source import MAX_FILE_BYTES, MAX_LINES, Facts, Source, decode
@@ -37,6 +37,7 @@ __all__ = [
     "Source",
     "discover",
     "is_file_name",
+    "is_too_long",
     "parse",
 ]
 

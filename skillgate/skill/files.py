@@ -6,9 +6,11 @@ never followed out of the folder.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 import posixpath
+import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
@@ -17,6 +19,7 @@ from skillgate.config import matches
 from skillgate.errors import UsageError
 
 SKILL_FILE = "SKILL.md"
+MAX_PATH_BYTES = 1_000
 _SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
 
 
@@ -57,7 +60,10 @@ class Files:
                     names.append(path.relative_to(root).as_posix())
 
         def read(name: str, limit: int) -> bytes:
-            with (root / name).open("rb") as file:
+            # a pipe under this name would block for ever
+            with os.fdopen(os.open(root / name, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+                if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                    raise OSError(errno.EINVAL, "not a plain file")
                 return file.read(limit)
 
         return cls(names, read, links)
@@ -90,6 +96,11 @@ class Files:
     @cached_property
     def _folders(self) -> frozenset[str]:
         return frozenset(parent for name in self._known for parent in _parents(name))
+
+
+def is_too_long(name: str) -> bool:
+    """Say whether a file name may not fit below the folder that a skill is installed in."""
+    return len(os.fsencode(name)) > MAX_PATH_BYTES or any(len(os.fsencode(p)) > 255 for p in name.split("/"))
 
 
 def discover(root: Path, patterns: Sequence[str] = ("**",)) -> tuple[str, ...]:

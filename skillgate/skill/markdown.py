@@ -21,7 +21,9 @@ if TYPE_CHECKING:
     from markdown_it import MarkdownIt
     from markdown_it.token import Token
 
-MAX_INLINE_CHARS = 20_000  # some inline syntax takes quadratic time in the length of a paragraph
+MAX_INLINE_CHARS = 2_500  # nested brackets cost more than their length
+MAX_LINKED_CHARS = 100_000
+MAX_TITLE_CHARS = 300  # what names a file is short
 
 
 class Slice(Struct, kw_only=True):
@@ -108,7 +110,7 @@ _LIBRARY = re.compile(r"[A-Z]\w*\.js")  # Node.js, Next.js
 _PATH = r"[\w.@~/{}<>$*\[\]-]*[\w}>\]]"
 _IN_INFO = re.compile(rf"\b(?:title|file|filename|path|name)=[\"']?({_PATH})|^[\w+-]+[: ]({_PATH})$")
 _IN_COMMENT = re.compile(
-    rf"\s*(?:#|//|--|;|%|/\*+|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?({_PATH})\s*(?:\*/|-->)?\s*"
+    rf"\s*(?:#|//|--|;|%|/\*++|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?({_PATH})\s*(?:\*/|-->)?\s*"
 )
 _IN_TITLE = re.compile(rf"`({_PATH})`|\*\*({_PATH}):?\*\*|(?:^|[\s(])((?:[\w.@-]+/)+[\w.@-]+\w)")
 _SAME_LANGUAGE = (
@@ -171,7 +173,7 @@ def _named_path(tokens: Sequence[Token], at: int, language: str) -> tuple[str, i
         return found, line
     line += token.type == "fence"
     for number, text in enumerate(token.content.split("\n", 2)[:2]):
-        found = _first_path(_IN_COMMENT.fullmatch(text))
+        found = _first_path(_IN_COMMENT.fullmatch(text[:MAX_TITLE_CHARS]))
         if found:
             return found, line + number
         if not text.startswith("#!"):
@@ -182,7 +184,7 @@ def _named_path(tokens: Sequence[Token], at: int, language: str) -> tuple[str, i
 def _announced(closing: Token, inline: Token, language: str) -> tuple[str, int] | None:
     if closing.type not in ("heading_close", "paragraph_close"):
         return None
-    text = inline.content.rpartition("\n")[2].strip()
+    text = inline.content.rpartition("\n")[2].strip()[-MAX_TITLE_CHARS:]
     for match in _IN_TITLE.finditer(text):
         path = _first_path(match)
         alone = (
@@ -209,7 +211,12 @@ def _speaks(path: str, language: str) -> bool:
 
 def links(source: Source, parsed: Parsed) -> tuple[Link, ...]:
     """Return the targets of inline links, images and reference definitions in the order of the file."""
-    found = [link for token in parsed.tokens for link in _inline_links(source, token)]
+    found: list[Link] = []
+    left = MAX_LINKED_CHARS
+    for token in parsed.tokens:
+        if token.type == "inline" and "](" in token.content and len(token.content) <= MAX_INLINE_CHARS:
+            left -= len(token.content)
+            found += _inline_links(source, token) if left >= 0 else ()
     for reference in parsed.references.values():
         first, end = reference["map"]
         found.append(_locate(source, reference["href"], source.start(first), source.start(end)))
@@ -217,8 +224,6 @@ def links(source: Source, parsed: Parsed) -> tuple[Link, ...]:
 
 
 def _inline_links(source: Source, token: Token) -> Iterator[Link]:
-    if token.type != "inline" or "](" not in token.content or len(token.content) > MAX_INLINE_CHARS:
-        return
     children: list[Token] = []
     parser = _parser()
     parser.inline.parse(token.content, parser, {}, children)

@@ -263,3 +263,39 @@ def test_clear_results_keeps_the_folder(place: Workspace) -> None:
     place.clear_results()
     assert (list(place.results.iterdir()), place.results.stat().st_ino) == ([], inode)
     assert names(place.workspace) == REPO
+
+
+def test_a_nest_too_deep_for_python_is_seen_restored_and_removed(tiny_suite: Path, tmp_path: Path) -> None:
+    suite = load_suite(tiny_suite)
+    (task,) = suite.tasks
+    with Workspace.create(suite, tmp_path) as place:
+        before = place.snapshot()
+        nest = f"cd {place.workspace}; for i in $(seq 1500); do mkdir d; cd d; done; echo x > f"
+        subprocess.run(["sh", "-c", nest], check=True)
+        place.changed_since(before)
+        place.restore_protected(task, suite)
+        place.add_tests(task, suite)
+    assert not place.root.exists()
+
+
+def test_a_workspace_that_became_a_link_never_reaches_its_target(tiny_suite: Path, tmp_path: Path) -> None:
+    suite = load_suite(tiny_suite)
+    (task,) = suite.tasks
+    victim = tmp_path / "victim"
+    (victim / "tests" / "__pycache__").mkdir(parents=True)
+    (victim / "tests" / "precious.txt").write_text("precious")
+    with Workspace.create(suite, tmp_path) as place:
+        place.workspace.rename(tmp_path / "moved")
+        place.workspace.symlink_to(victim)
+        place.restore_protected(task, suite)
+        assert (place.workspace / "tests/test_add.py").is_file()
+    assert (victim / "tests" / "precious.txt").read_text() == "precious"
+    assert (victim / "tests" / "__pycache__").is_dir()
+
+
+def test_a_sparse_file_is_told_by_its_size(tiny_suite: Path, tmp_path: Path) -> None:
+    with Workspace.create(load_suite(tiny_suite), tmp_path) as place:
+        before = place.snapshot()
+        with (place.workspace / "big").open("wb") as file:
+            file.truncate(20 * 1024**3)
+        assert place.changed_since(before) == ("big",)

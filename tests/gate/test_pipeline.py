@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
@@ -352,3 +354,77 @@ def test_a_plan_is_told_without_spending(changed: Any, tmp_path: Path) -> None:
     assert "at most $1.80; the cap is $2.00" in text
     assert "smallest detectable change of the pass ratio: " in text
     assert not (tmp_path / "out").exists()
+
+
+def test_branching_off_before_the_judge_was_there_does_not_choose_another(repo: Any, tmp_path: Path) -> None:
+    repo.git("checkout", "-q", "--orphan", "start")
+    repo.git("rm", "-rqf", ".")
+    repo.skill("calc", "Before any configuration.")
+    repo.commit()
+    repo.git("checkout", "-qb", "topic")
+    repo.skill("calc", "Changed.")
+    repo.write("skillgate.yml", "skills: []")
+    repo.commit()
+    repo.git("checkout", "-q", "start")
+    repo.git("checkout", "-q", "main", "--", "skillgate.yml", "script.yml", "suites")
+    repo.commit()
+    options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN)
+    report = gate_range(repo.folder, "start", "topic", options, Notes())
+    assert [one.plan is not None for one in report.reports] == [True]
+    assert report.notes == ()
+
+
+def test_renamed_out_of_the_patterns_it_is_still_judged(repo: Any, tmp_path: Path) -> None:
+    text = (repo.folder / "skillgate.yml").read_text()
+    repo.write("skillgate.yml", text + 'skills: ["skills/**"]\n')
+    repo.commit()
+    repo.git("mv", "skills", "elsewhere")
+    repo.write("elsewhere/calc/extra.md", "More.")
+    repo.commit()
+    (one,) = gate(repo, tmp_path).reports
+    assert (one.skill, one.change.old_path, one.plan is not None) == ("elsewhere/calc", "skills/calc", True)
+
+
+def test_graders_that_nothing_can_pass_decide_nothing(changed: Any, tmp_path: Path) -> None:
+    task = (changed.folder / "suites/tiny/tasks/add-double/task.yml").read_text()
+    shutil.copytree(changed.folder / "suites/tiny", tmp_path / "copy/tiny")
+    broken = task.replace("python3 -m unittest discover -s tests", "sh -c 'no-such-tool'")
+    (tmp_path / "copy/tiny/tasks/add-double/task.yml").write_text(broken)
+    options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN, suites=(str(tmp_path / "copy/tiny"),))
+    report = gate_skill(Path("skills/calc"), "none", changed.folder, options, Notes())
+    assert report.verdict.decision is Decision.INCONCLUSIVE
+    assert "No run in any arm passed the pass-to-pass grader `old-suite`" in report.verdict.reasons[0]
+
+
+def test_what_changed_but_is_not_installed_is_named(repo: Any, tmp_path: Path) -> None:
+    (repo.folder / "skills/calc/data").symlink_to("/etc")
+    repo.commit()
+    (one,) = gate(repo, tmp_path).reports
+    assert one.verdict.reasons[-1].endswith("look at it: data")
+
+
+def test_a_path_too_long_to_install_is_an_error_and_not_run(repo: Any, tmp_path: Path) -> None:
+    repo.write("skills/calc/" + "/".join(["d" * 200] * 6) + "/f.md", "x")
+    repo.commit()
+    (one,) = gate(repo, tmp_path).reports
+    assert one.verdict.decision is Decision.BLOCK
+    assert one.verdict.reasons[-1] == "it holds a path that is too long to be installed"
+
+
+def test_sharing_that_leaves_one_repeat_is_refused(repo: Any, tmp_path: Path) -> None:
+    repo.skill("calc", "Changed.")
+    repo.skill("dummy", "New.")
+    repo.commit()
+    with pytest.raises(PrerequisiteError, match="shared by 2 skills leaves one repeat"):
+        gate(repo, tmp_path, suites=("builtin:textkit",), run={"budget_usd": 2.40})
+
+
+def test_a_path_that_is_no_utf_8_is_judged_too(repo: Any, tmp_path: Path) -> None:
+    folder = os.fsencode(repo.folder / "skills") + b"/caf\xe9"
+    os.mkdir(folder)  # noqa: PTH102 - bytes
+    with open(folder + b"/SKILL.md", "w") as file:  # noqa: PTH123 - bytes
+        file.write("---\nname: cafe\ndescription: Adds. Use when adding.\n---\nAdd.\n")
+    repo.commit()
+    (one,) = gate(repo, tmp_path).reports
+    assert one.plan is not None
+    assert report_json.load((tmp_path / "out/report.json").read_text(), "r").reports[0].skill == one.skill

@@ -68,6 +68,7 @@ def test_every_variant_is_shown_by_an_example() -> None:
         ("hardcoded-path", "collision"),  # these two need a suite
         ("template-anchoring", "collision"),
         ("name-matches-folder", "folder"),  # an example lies in `demo`
+        ("not-fully-read", "path"),
         ("not-fully-read", "skill"),  # an example is text
         ("not-fully-read", "size"),  # these two are too long for an example
         ("token-weight", "lines"),

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Sequence
 
 from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit
-from skillgate.skill import MAX_FILE_BYTES, MAX_LINES, Skill
+from skillgate.skill import MAX_FILE_BYTES, MAX_LINES, Skill, is_too_long
 
 
 class NotFullyRead(Check, kw_only=True, rename="kebab"):
@@ -14,6 +15,9 @@ class NotFullyRead(Check, kw_only=True, rename="kebab"):
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give one hit per file and reason."""
+        for name in filter(is_too_long, skill.files.names):
+            values = {"bytes": str(len(os.fsencode(name)))}
+            yield Hit(where=Location(path=skill.locate(name)), match=name, variant="path", values=values)
         limits = {"bytes": f"{MAX_FILE_BYTES:,}", "lines": f"{MAX_LINES:,}"}
         for source in skill.sources:
             facts, where = source.facts, Location(path=source.path)

@@ -19,6 +19,10 @@ _PLACEHOLDER_LINE = re.compile(r"\[[A-Z][A-Za-z ]*\](?!\()|<[a-z-]+>")
 _NEW_FILE = re.compile(r"\b(?:creat|writ|sav|add|generat|output|produc|stor)(?:es?|ed|ing)?\b", re.IGNORECASE)
 
 
+_NEAR = 500  # characters of a line that are looked at around a link
+_MAX_SUGGESTED, _MAX_HITS = 20, 200
+
+
 class BrokenReference(Check, kw_only=True, rename="kebab"):
     """A relative link, or a code span that names a file in one of `folders`, leads nowhere in the skill."""
 
@@ -29,13 +33,16 @@ class BrokenReference(Check, kw_only=True, rename="kebab"):
         seen: set[str] = set()
         for link in sorted((*skill.links, *self._spans(skill)), key=lambda link: link.where):
             path = _relative(link.target)
-            line = skill.source.lines[link.where.line - 1]
-            if path is None or path in seen or skill.files.has(path) or _PLACEHOLDER_LINE.search(line):
+            if path is None or path in seen or skill.files.has(path):
+                continue
+            around = slice(max(link.where.column - _NEAR, 0), link.where.column + _NEAR)
+            if _PLACEHOLDER_LINE.search(skill.source.lines[link.where.line - 1][around]):
                 continue
             seen.add(path)
-            yield Hit(
-                where=link.where, match=path, values={"target": path, "nearest": _nearest(path, skill.files)}
-            )
+            nearest = _nearest(path, skill.files) if len(seen) <= _MAX_SUGGESTED else ""
+            yield Hit(where=link.where, match=path, values={"target": path, "nearest": nearest})
+            if len(seen) == _MAX_HITS:
+                return
 
     def _spans(self, skill: Skill) -> Iterator[Link]:
         span = re.compile(rf"`((?:\./)?(?:{'|'.join(map(re.escape, self.folders))})/[\w./-]*\.\w+)`")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import posixpath
 import re
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 
 from skillgate.core import Location, TaskFacts
@@ -13,7 +14,7 @@ from skillgate.skill import CodeBlock, Skill, Slice
 
 _PLACEHOLDER = re.compile(
     r"<[A-Za-z][\w -]*>|\{\{ ?[\w-]+ ?\}\}|\bYOUR[_-]|\byour[_-]|\bTODO\b|\bCHANGE_?ME\b"
-    r"|\bexample\.(?:com|org)\b|\bpath/to/|\bxxx+\b|# ?\.\.\.|// ?\.\.\.|^\s*\.\.\.\s*$",
+    r"|\bexample\.(?:com|org)\b|\bpath/to/|\bxxx+\b|# ?\.\.\.|// ?\.\.\.|^[ \t]*\.\.\.[ \t]*$",
     re.MULTILINE,
 )
 _PATH_PLACEHOLDER = re.compile(r"[<>{}$*]|\bpath/to\b|\b(?:your|my|example|foo)\b", re.IGNORECASE)
@@ -48,6 +49,7 @@ class TemplateAnchoring(Check, kw_only=True, rename="kebab"):
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give each block: the variant `collision` where a task wants such a file in another folder."""
+        adapting = [number for number, text in skill.prose if _ADAPT.search(text)]
         for block in skill.code_blocks:
             path = block.path or ""
             fixed = not _PATH_PLACEHOLDER.search(posixpath.dirname(path))
@@ -58,11 +60,11 @@ class TemplateAnchoring(Check, kw_only=True, rename="kebab"):
                 values = {"path": path, "line": str(block.path_line)} | describe(collisions)
                 yield Hit(where=where, match=path, variant="collision", values=values)
             else:
-                yield from self._anchors(skill, block)
+                yield from self._anchors(skill, block, adapting)
 
-    def _anchors(self, skill: Skill, block: CodeBlock) -> Iterator[Hit]:
+    def _anchors(self, skill: Skill, block: CodeBlock, adapting: Sequence[int]) -> Iterator[Hit]:
         kind = self._kind(block)
-        points = _points(skill, block) if kind else []
+        points = _points(skill, block, adapting) if kind else []
         if len(points) < self.min_weight:
             return
         values = {"kind": kind, "lines": str(block.content.count("\n"))}
@@ -80,17 +82,17 @@ class TemplateAnchoring(Check, kw_only=True, rename="kebab"):
         return next((kind for kind, parts in kinds if all(part.search(block.content) for part in parts)), "")
 
 
-def _points(skill: Skill, block: CodeBlock) -> list[str]:
+def _points(skill: Skill, block: CodeBlock, adapting: Sequence[int]) -> list[str]:
     fixed = block.path and posixpath.dirname(block.path) and not _PATH_PLACEHOLDER.search(block.path)
     section = next((part for part in reversed(skill.slices) if part.line <= block.line), None)
     reasons = {
         "its path is fixed": bool(fixed),
         "it holds no placeholder": not _PLACEHOLDER.search(block.content),
-        "no sentence says to adapt it": not _says_adapt(skill, section),
+        "no sentence says to adapt it": not _says_adapt(skill, section, adapting),
     }
     return [reason for reason, holds in reasons.items() if holds]
 
 
-def _says_adapt(skill: Skill, section: Slice | None) -> bool:
+def _says_adapt(skill: Skill, section: Slice | None, adapting: Sequence[int]) -> bool:
     first, last = (section.line, section.end_line) if section else (1, len(skill.source.lines))
-    return any(first <= number <= last and _ADAPT.search(text) for number, text in skill.prose)
+    return bisect_left(adapting, first) < bisect_right(adapting, last)
