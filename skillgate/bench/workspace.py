@@ -216,6 +216,7 @@ def _clear_way(root: Path, name: str) -> Path:
 
 def _empty(folder: Path) -> None:
     """Empty a folder and keep it: a container may have it mounted."""
+    _open_up(folder)
     for item in folder.iterdir():
         _remove(item)
 

@@ -1,8 +1,10 @@
 from __future__ import annotations
 
+import multiprocessing
 import os
 import shutil
 import subprocess
+import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -299,3 +301,38 @@ def test_a_sparse_file_is_told_by_its_size(tiny_suite: Path, tmp_path: Path) -> 
         with (place.workspace / "big").open("wb") as file:
             file.truncate(20 * 1024**3)
         assert place.changed_since(before) == ("big",)
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_rights_that_an_agent_took_away_are_taken_back(tiny_suite: Path, tmp_path: Path) -> None:
+    check_rights(tiny_suite, tmp_path)
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_rights_that_an_agent_took_away_are_taken_back_also_by_nobody(
+    tiny_suite: Path, tmp_path: Path
+) -> None:
+    """As root in CI: the same in a process that is not root."""
+    for path in (tmp_path, *tmp_path.rglob("*")):
+        os.chown(path, 65534, 65534)
+    for parent in tmp_path.parents:
+        if parent != Path(tempfile.gettempdir()) and parent.is_relative_to(tempfile.gettempdir()):
+            parent.chmod(0o755)
+    with multiprocessing.get_context("fork").Pool(1, initializer=os.setuid, initargs=(65534,)) as pool:
+        pool.apply(check_rights, (tiny_suite, tmp_path))
+
+
+def check_rights(tiny_suite: Path, tmp_path: Path) -> None:
+    suite = load_suite(tiny_suite)
+    (task,) = suite.tasks
+    with Workspace.create(suite, tmp_path) as place:
+        (place.workspace / "tests/planted.py").write_text("planted")
+        (place.home / "left").write_text("left")
+        (place.workspace / "tests").chmod(0o333)
+        place.home.chmod(0)
+        place.restore_protected(task, suite)
+        place.add_tests(task, suite)
+        assert sorted(path.name for path in (place.workspace / "tests").iterdir()) == ["test_add.py"]
+        assert list(place.home.iterdir()) == []
+        place.workspace.chmod(0)
+    assert not place.root.exists()
