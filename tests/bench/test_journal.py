@@ -98,3 +98,16 @@ def test_a_full_disk_says_how_to_go_on_and_loses_nothing(tmp_path: Path) -> None
     with Journal(tmp_path / "j") as journal:
         journal.open_gate("k", resume=True)
         assert (journal.finished("e"), journal.sums()) == ({CELL: RUN}, Sums(30, 100))
+
+
+def test_a_damaged_journal_is_named_not_a_crash(tmp_path: Path) -> None:
+    path = tmp_path / "j"
+    with Journal(path) as journal:
+        journal.open_gate("k", resume=False)
+        for _ in range(200):
+            journal.begin("e", CELL, 100)
+    content = bytearray(path.read_bytes())
+    content[4096:] = bytes(len(content) - 4096)
+    path.write_bytes(content)
+    with pytest.raises(UsageError, match="the journal is damaged"), Journal(path) as journal:
+        journal.open_gate("k", resume=True)
