@@ -30,4 +30,6 @@ def test_no_text_takes_long(name: str, rules: tuple[Rule, ...]) -> None:
     content |= {f"references/file-{i}.md": b"" for i in range(500)}
     started = time.process_time()
     lint_skill(parse(Files.from_map(content), "demo"), rules)
-    assert time.process_time() - started < 4  # an order of magnitude above the usual, to hold on any machine
+    assert (
+        time.process_time() - started < 8
+    )  # no benchmark: ten times what it takes, to tell a hang on any machine
