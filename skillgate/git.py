@@ -83,14 +83,14 @@ class Repository:
     def tree(self, commit: str) -> dict[str, Entry]:
         """Map every path of a commit to its entry."""
         out = self._ask("ls-tree", "-r", "-l", "-z", "--full-tree", commit)
-        entries = {}
-        for row in out.split(b"\0"):
-            if row:
-                facts, _, path = row.partition(b"\t")
-                mode, _, blob, size = facts.decode().split()
-                entries[path.decode("utf-8", "surrogateescape")] = Entry(
-                    mode, blob, int(size) if size.isdigit() else 0
-                )
+        entries: dict[str, Entry] = {}
+        for row in filter(None, out.split(b"\0")):
+            facts, _, raw = row.partition(b"\t")
+            mode, _, blob, size = facts.decode().split()
+            path = raw.decode("utf-8", "surrogateescape")
+            if path in entries:  # a crafted tree: tools would not agree on which of the two counts
+                raise UsageError(f"the tree of {commit[:12]} names {path!r} twice", "Make the commit again.")
+            entries[path] = Entry(mode, blob, int(size) if size.isdigit() else 0)
         return entries
 
     def renames(self, base: str, head: str) -> dict[str, str]:

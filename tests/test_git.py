@@ -144,3 +144,13 @@ def test_nothing_that_a_repository_configures_runs(repository: Path, tmp_path: P
     with pytest.raises(UsageError):
         asked.blobs({"x": Entry("100644", "1" * 40, 1)})
     assert not (tmp_path / "sprung").exists()
+
+
+def test_a_tree_that_names_a_file_twice_is_refused(repository: Path) -> None:
+    blob = bytes.fromhex(git(repository, "rev-parse", "HEAD:a.txt"))
+    raw = (b"100644 a.txt\0" + blob) * 2
+    command = ["git", "-C", str(repository), "hash-object", "-w", "-t", "tree", "--literally", "--stdin"]
+    tree = subprocess.run(command, input=raw, capture_output=True, check=True).stdout.decode().strip()
+    made = git(repository, "commit-tree", tree, "-m", "crafted")
+    with pytest.raises(UsageError, match=r"names 'a\.txt' twice"):
+        Repository(repository).tree(made)
