@@ -1,4 +1,4 @@
-"""The command line: parse, build, run. The only reader of the environment, the only exit.
+"""The command line: parse, build, run. Settings from the environment are read here alone; the only exit.
 
 Every command imports what it needs when it runs, so `lint` starts without Docker or scipy.
 """

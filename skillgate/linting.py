@@ -45,7 +45,7 @@ def lint_paths(paths: Sequence[Path], root: Path) -> Linted:
         if here:
             texts |= {source.path: source.text for source in skill.sources}
     if not folders:
-        found += no_skills_finding(rules, str(paths[0]) if paths else ".")
+        found += no_skills_finding(rules, relative(paths[0], root).as_posix() if paths else ".")
     return Linted(config, tuple(found), len(folders), texts)
 
 

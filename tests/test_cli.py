@@ -43,7 +43,8 @@ def test_lint_fails_from_the_level_asked_for(here: Path, capsys: pytest.CaptureF
 def test_lint_of_no_skills_is_an_error_not_a_pass(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "empty").mkdir()
     assert main(["lint", "empty", "--format", "json"]) == ExitCode.GATE_FAILED
-    assert [f["rule"] for f in json.loads(capsys.readouterr().out)["findings"]] == ["no-skills-found"]
+    found = json.loads(capsys.readouterr().out)["findings"]
+    assert [(f["rule"], f["where"]["path"]) for f in found] == [("no-skills-found", "empty")]
 
 
 @pytest.mark.parametrize(

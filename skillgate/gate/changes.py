@@ -68,9 +68,13 @@ def single_subject(folder: Path, against: str, root: Path) -> Subject:
     if against != NONE_ARM:
         is_folder = (root / against).is_dir()
         base = _read_folder(Path(against), root) if is_folder else _read_at(against, root / folder)
-    names = set(head.files.names) | set(base.files.names if base is not None else ())
+    before, after = _contents(base), _contents(head)
     kind = ChangeKind.CHANGED if base is not None else ChangeKind.ADDED
-    return Subject(SkillChange(path=head.path, kind=kind, files=tuple(sorted(names))), base, head)
+    return Subject(SkillChange(path=head.path, kind=kind, files=_different(before, after)), base, head)
+
+
+def _contents(skill: Skill | None) -> dict[str, bytes]:
+    return {name: skill.files.read(name) for name in skill.files.names} if skill is not None else {}
 
 
 def _read_folder(folder: Path, root: Path) -> Skill:
@@ -133,8 +137,11 @@ def _change(folder: str, before: Tree, after: Tree, old_path: str | None) -> Ski
         kind = ChangeKind.RENAMED
     else:
         kind = ChangeKind.CHANGED if before else ChangeKind.ADDED
-    files = sorted(name for name in before.keys() | after.keys() if before.get(name) != after.get(name))
-    return SkillChange(path=folder, kind=kind, old_path=old_path, files=tuple(files))
+    return SkillChange(path=folder, kind=kind, old_path=old_path, files=_different(before, after))
+
+
+def _different(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
+    return tuple(sorted(n for n in before.keys() | after.keys() if before.get(n) != after.get(n)))
 
 
 def _read(repository: Repository, folder: str, files: Tree | None) -> Skill | None:

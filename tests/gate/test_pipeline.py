@@ -347,6 +347,13 @@ def test_one_skill_on_disk_against_nothing(changed: Any, tmp_path: Path) -> None
     assert one.comparisons[0].arms == ("none", "head")
 
 
+def test_a_skill_on_disk_that_did_not_change_is_not_run_and_says_so(changed: Any, tmp_path: Path) -> None:
+    options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN)
+    (one,) = gate_skill(Path("skills/calc"), "HEAD", changed.folder, options, Notes()).reports
+    assert (one.verdict.decision, one.verdict.reasons) == (Decision.NOT_RUN, (SAME_CONTENT,))
+    assert one.change.files == ()
+
+
 def test_a_plan_is_told_without_spending(changed: Any, tmp_path: Path) -> None:
     options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN)
     text = describe_plan(Path("skills/calc"), "HEAD~1", changed.folder, options)
