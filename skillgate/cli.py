@@ -25,8 +25,9 @@ if TYPE_CHECKING:
     from skillgate.core import GateReport
     from skillgate.gate.pipeline import Options
     from skillgate.github.action import ActionRequest
+    from skillgate.linting import Request as LintRequest
 
-FORMATS = ("text", "markdown", "json")
+FORMATS = ("text", "markdown", "json", "sarif")
 Command = Callable[..., Any]
 
 
@@ -143,22 +144,48 @@ def cli() -> None:
 
 @cli.command()
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
-@click.option("--format", "style", type=click.Choice(["text", "json", "github"]), default="text")
+@click.option("--format", "style", type=click.Choice(["text", "json", "sarif", "github"]), default="text")
 @click.option("--fail-on", type=click.Choice(["none", "note", "warning", "error"]), help="Default: error.")
-def lint(paths: tuple[Path, ...], style: str, fail_on: str | None) -> int:
+@click.option("--changed", is_flag=True, help="Only skills that differ from --base.")
+@click.option("--base", help="What --changed compares with. Default: the main branch, else the parent.")
+@click.option("--baseline", type=click.Path(path_type=Path), help="Known findings, which are not shown.")
+@click.option("--write-baseline", type=click.Path(path_type=Path), help="Write what is found to this file.")
+@click.option("--no-cache", is_flag=True, help="Check all again, also what has not changed.")
+def lint(paths: tuple[Path, ...], style: str, fail_on: str | None, **options: Any) -> int:
     """Check skills without running anything. PATH is a skill, or a folder of skills."""
-    from skillgate.config import find_root
     from skillgate.core import FailOn
-    from skillgate.linting import lint_paths, render
+    from skillgate.linting import lint_paths, render, save_baseline
 
-    here = Path.cwd()
-    root = find_root(here)
-    asked = [here / path for path in paths] or ([] if here == root else [here])
-    linted = lint_paths(asked, root)
+    linted = lint_paths(_lint_request(paths, options))
+    if options["write_baseline"]:
+        _print(save_baseline(linted, options["write_baseline"]))
+        return ExitCode.OK
     _print(render(linted, style))
     limit = FailOn(fail_on) if fail_on else linted.config.lint.fail_on
     failed = any(limit.catches(finding.severity) for finding in linted.findings)
     return ExitCode.GATE_FAILED if failed else ExitCode.OK
+
+
+def _lint_request(paths: tuple[Path, ...], options: dict[str, Any]) -> LintRequest:
+    from skillgate.config import find_root
+    from skillgate.git import Repository
+    from skillgate.linting import Request
+
+    here = Path.cwd()
+    root = find_root(here)
+    since = options["base"]
+    if options["changed"] and since is None:
+        since = Repository(root).default_base()
+    elif since is not None and not options["changed"]:
+        raise UsageError("--base says what --changed compares with", "Add --changed.")
+    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    return Request(
+        paths=[here / path for path in paths] or ([] if here == root else [here]),
+        root=root,
+        since=since,
+        baseline=here / options["baseline"] if options["baseline"] else None,
+        cache=None if options["no_cache"] else home / "skillgate",
+    )
 
 
 @cli.command()
@@ -166,16 +193,19 @@ def lint(paths: tuple[Path, ...], style: str, fail_on: str | None) -> int:
 @click.option("--format", "style", type=click.Choice(["text", "markdown", "json"]), default="text")
 def rules(rule_id: str | None, style: str) -> None:
     """List the rules, or explain one."""
+    from skillgate.config import find_root
+    from skillgate.gate.sources import FolderSource, read_config, read_every_rule, read_rules
     from skillgate.lint.pages import render
-    from skillgate.lint.rule import load_rules
-    from skillgate.shipped import shipped
 
-    found = load_rules(shipped("rules"))
+    source = FolderSource(find_root(Path.cwd()))
+    config = read_config(source)
+    found = read_every_rule(source, config)
+    off = {rule.id for rule in found} - {rule.id for rule in read_rules(source, config)}
     if rule_id:
         found = tuple(rule for rule in found if rule.id == rule_id)
         if not found:
             raise UsageError(f"no rule `{rule_id}`", "List them with `skillgate rules`.")
-    _print(render(found, style))
+    _print(render(found, style, off))
 
 
 @cli.group()
@@ -342,12 +372,14 @@ def _finish(gate_report: GateReport, out: Path) -> int:
 
 
 def _render(gate_report: GateReport, style: str) -> str:
-    from skillgate.report import json, markdown, text
+    from skillgate.report import json, markdown, sarif, text
 
     if style == "markdown":
         return markdown.render(gate_report)
     if style == "json":
         return json.dump(gate_report)
+    if style == "sarif":
+        return sarif.render(finding for report in gate_report.reports for finding in report.findings)
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     width = min(shutil.get_terminal_size((100, 24)).columns, 120)
     return text.render(gate_report, width=width, color=color)

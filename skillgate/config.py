@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import fnmatch
 import math
-from pathlib import Path
+from enum import StrEnum
+from pathlib import Path, PurePosixPath
 from typing import Annotated, Any, Literal
 
 import msgspec
@@ -21,11 +22,37 @@ MAX_USD = 1_000_000
 RuleOptions = bool | Severity | dict[str, Any]
 
 
+class Client(StrEnum):
+    """A program that loads skills, with rules of its own."""
+
+    CLAUDE_CODE = "claude-code"
+    CODEX = "codex"
+    COPILOT = "copilot"
+    CURSOR = "cursor"
+    GEMINI = "gemini"
+
+
 class LintConfig(Struct, kw_only=True, rename="kebab"):
-    """The `lint` block. A rule maps to `off`/`on`, a severity, or its options."""
+    """The `lint` block. A rule maps to `off`/`on`, a severity, or its options.
+
+    `paths` maps globs to rules that are off, or of another severity, in the files that match;
+    `rule_files` names folders with rules of one's own, `baseline` a file with known findings.
+    """
 
     fail_on: FailOn = FailOn.ERROR
     rules: dict[str, RuleOptions] = {}
+    clients: tuple[Client, ...] = ()
+    paths: dict[str, dict[str, bool | Severity]] = {}
+    rule_files: tuple[str, ...] = ()
+    baseline: str | None = None
+
+    def at(self, rule: str, path: str) -> bool | Severity:
+        """Return whether a rule holds for a file (False: it is off), or its severity there; the last wins."""
+        found: bool | Severity = True
+        for pattern, rules in self.paths.items():
+            if rule in rules and contains(pattern, path):
+                found = rules[rule]
+        return found
 
 
 class RunConfig(Struct, kw_only=True, rename="kebab"):
@@ -90,6 +117,12 @@ def matches(path: str, pattern: str) -> bool:
     if pattern in ("**", "**/*") or path == pattern:
         return True
     return fnmatch.fnmatchcase(path, pattern) or fnmatch.fnmatchcase(path, pattern.replace("**/", ""))
+
+
+def contains(pattern: str, path: str) -> bool:
+    """Say whether a glob names a file or a folder that holds it."""
+    parents = [parent.as_posix() for parent in PurePosixPath(path).parents[:-1]]
+    return any(matches(part, pattern) for part in (path, *parents))
 
 
 def parse(text: str, path: str = FILE_NAME) -> Config:

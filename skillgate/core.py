@@ -80,7 +80,10 @@ class Location(Struct, kw_only=True, order=True):
 
 
 class Finding(Struct, kw_only=True):
-    """One hit of one rule. A risk with its source, never a prediction."""
+    """One hit of one rule. A risk with its source, never a prediction.
+
+    A redacted one speaks of a secret: the line that it stands on is not to be shown.
+    """
 
     rule: str
     severity: Severity
@@ -90,6 +93,7 @@ class Finding(Struct, kw_only=True):
     hint: str = ""
     evidence: str = ""
     match: str = ""
+    redacted: bool = False
 
     @property
     def fingerprint(self) -> str:
@@ -98,13 +102,20 @@ class Finding(Struct, kw_only=True):
         return hashlib.sha256(key.encode("utf-8", "surrogatepass")).hexdigest()[:32]
 
 
+class Answer(Struct, kw_only=True):
+    """A text that gives a task away; `source` says where in the suite it stands."""
+
+    text: str
+    source: str
+
+
 class TaskFacts(Struct, kw_only=True):
     """What the linter may know of a task: where it wants its files, and its answers."""
 
     task: str
     where: Location
     deliverables: tuple[str, ...] = ()
-    oracle_literals: tuple[str, ...] = ()
+    answers: tuple[Answer, ...] = ()
 
 
 class TokenWeight(Struct, kw_only=True):

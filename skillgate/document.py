@@ -18,6 +18,7 @@ import yaml
 from skillgate.errors import ConfigError, SkillgateError
 
 T = TypeVar("T")
+_C_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times faster
 MAX_NODES = 100_000
 _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"unknown field `(.+?)`")
@@ -29,7 +30,7 @@ def decode(text: str, kind: type[T], path: str, error: type[SkillgateError] = Co
     Raises: `error` with `path:line` in its message and what to write instead as its hint.
     """
     try:
-        node = yaml.compose(text, Loader=yaml.SafeLoader)
+        node = compose(text)
         refuse_bomb(node)
         refuse_duplicates(node)
         value = yaml.SafeLoader("").construct_document(node) if node is not None else {}
@@ -45,9 +46,20 @@ def decode(text: str, kind: type[T], path: str, error: type[SkillgateError] = Co
         raise _explain(str(problem), node, kind, path, error) from None
 
 
+def compose(text: str) -> yaml.Node | None:
+    """Compose one document with libyaml; where it fails the slower loader, which says more, decides.
+
+    Raises: yaml.YAMLError, ValueError, RecursionError.
+    """
+    try:
+        return yaml.compose(text, Loader=_C_LOADER)
+    except (yaml.YAMLError, UnicodeError):
+        return yaml.compose(text, Loader=yaml.SafeLoader)
+
+
 def line_of(text: str, keys: Iterable[str]) -> int:
     """Return the line of a key in a valid document, given the keys that lead to it; 1 if it is not there."""
-    node, line = yaml.compose(text, Loader=yaml.SafeLoader), 1
+    node, line = compose(text), 1
     for name in keys:
         pairs = node.value if isinstance(node, yaml.MappingNode) else []
         key, node = next(((k, v) for k, v in pairs if k.value == name), (None, None))

@@ -44,11 +44,11 @@ class ConfigError(SkillgateError):
 
 
 class OptionError(ConfigError):
-    """`lint.rules` names a rule or an option that there is not; `rule` is its key there."""
+    """The `lint` block names a rule or an option that there is not; `keys` lead to it."""
 
-    def __init__(self, rule: str, message: str, hint: str) -> None:
+    def __init__(self, keys: tuple[str, ...], message: str, hint: str) -> None:
         super().__init__(message, hint)
-        self.rule = rule
+        self.keys = keys
 
 
 class RuleError(SkillgateError):

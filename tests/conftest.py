@@ -15,6 +15,13 @@ import pytest
 from skillgate.bench.docker import docker_sandbox
 from skillgate.errors import PrerequisiteError
 
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what the linter remembers out of the home of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
 TEST_IMAGE = os.environ.get("SKILLGATE_TEST_IMAGE", "skillgate-base:bookworm")
 _SKIPPED = "needs Docker and its base image:"
 

@@ -27,7 +27,10 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_lint_prints_the_result_on_stdout_and_passes(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lint", "--format", "json"]) == ExitCode.OK
     out = capsys.readouterr()
-    assert (json.loads(out.out), out.err) == ({"schema": 1, "skills": 1, "findings": []}, "")
+    assert (json.loads(out.out), out.err) == (
+        {"schema": 1, "skills": 1, "ignored": 0, "baselined": 0, "findings": []},
+        "",
+    )
 
 
 def test_lint_fails_from_the_level_asked_for(here: Path, capsys: pytest.CaptureFixture[str]) -> None:

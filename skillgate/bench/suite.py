@@ -18,7 +18,7 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from skillgate.config import matches
-from skillgate.core import GradeKind, Location, Positive, Struct, TaskFacts
+from skillgate.core import Answer, GradeKind, Location, Positive, Struct, TaskFacts
 from skillgate.document import decode
 from skillgate.errors import SuiteError
 
@@ -193,8 +193,8 @@ def task_facts(suite: Suite) -> tuple[TaskFacts, ...]:
             task=task.id,
             where=_where(task, suite),
             deliverables=task.deliverables,
-            oracle_literals=tuple(
-                literal
+            answers=tuple(
+                Answer(text=literal, source="the oracle")
                 for literal in sorted(answers[task.id])
                 if shared[literal] == 1 and literal not in repo and literal not in task.prompt
             ),

@@ -6,7 +6,8 @@ it, so a change to a bundled script is a change of the skill.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import hashlib
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -14,9 +15,10 @@ from skillgate.core import NONE_ARM, ChangeKind, SkillChange
 from skillgate.errors import UsageError
 from skillgate.gate.sources import relative
 from skillgate.git import Entry, Repository
-from skillgate.skill import Files, Skill, parse
+from skillgate.lint.check import Library, listed
+from skillgate.skill import SKILL_FILE, Files, Skill, parse
+from skillgate.skill.files import is_misspelt
 
-SKILL_FILE = "SKILL.md"
 Tree = Mapping[str, Entry]
 
 
@@ -56,6 +58,53 @@ def changed_skills(repository: Repository, base: str, head: str) -> tuple[Subjec
         base_skill = _read(repository, before, old.get(before))
         subjects.append(Subject(change, base_skill, _read(repository, folder, new.get(folder))))
     return tuple(subjects)
+
+
+def misspelt_files(repository: Repository, base: str, head: str) -> tuple[str, ...]:
+    """Return the files that a range brings and that are SKILL.md but for the case of their letters."""
+    new = repository.tree(head).keys() - repository.tree(base).keys()
+    return tuple(sorted(path for path in new if is_misspelt(PurePosixPath(path).name)))
+
+
+def library_at(repository: Repository, commit: str, changed: Collection[str]) -> Library:
+    """Return the skills of a commit as the others see them; those that changed come last."""
+    tree = repository.tree(commit)
+    folders = {folder: files[SKILL_FILE] for folder, files in skill_folders(tree).items()}
+    texts = repository.blobs({folder: file for folder, file in folders.items() if file.is_regular})
+    ordered = sorted(texts, key=lambda folder: (folder in changed, folder))
+    return Library(
+        tuple(listed(parse(Files.from_map({SKILL_FILE: texts[folder]}), folder)) for folder in ordered)
+    )
+
+
+def changed_on_disk(root: Path, since: str, folders: Iterable[str]) -> list[str]:
+    """Return the skill folders on disk whose files differ from a revision.
+
+    Contents are compared by us: git would run what the repository configures to filter them.
+    """
+    repository = Repository(root)
+    tree = repository.tree(repository.merge_base(repository.commit(since), repository.commit("HEAD")))
+    inside = PurePosixPath(repository.prefix())
+    before = skill_folders(tree)
+    changed = []
+    for folder in folders:
+        entries = before.get(str(inside / folder), {})
+        if _blobs(root / folder, entries) != {
+            name: entry.blob for name, entry in entries.items() if entry.is_regular
+        }:
+            changed.append(folder)
+    return changed
+
+
+def _blobs(folder: Path, entries: Mapping[str, Entry]) -> dict[str, str]:
+    """Map the files of a skill on disk to the ids that git would give them."""
+    algorithm = "sha256" if any(len(entry.blob) == 64 for entry in entries.values()) else "sha1"
+    files = Files.from_folder(folder)
+    contents = ((name, files.read(name)) for name in files.names)
+    return {
+        name: hashlib.new(algorithm, b"blob %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
+        for name, raw in contents
+    }
 
 
 def single_subject(folder: Path, against: str, root: Path) -> Subject:
@@ -149,4 +198,5 @@ def _read(repository: Repository, folder: str, files: Tree | None) -> Skill | No
     if files is None:
         return None
     regular = {name: entry for name, entry in files.items() if entry.is_regular}
-    return parse(Files.from_map(repository.blobs(regular)), folder)
+    programs = [name for name, entry in regular.items() if entry.mode == "100755"]
+    return parse(Files.from_map(repository.blobs(regular), programs), folder)

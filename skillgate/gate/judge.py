@@ -17,7 +17,7 @@ from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.plan import affordable_repeats, make_plan
 from skillgate.bench.runner import Bench, Evaluation, execute
 from skillgate.bench.suite import Suite, Task, suite_digest, task_facts
-from skillgate.config import Config, RunConfig
+from skillgate.config import Config, LintConfig, RunConfig
 from skillgate.core import (
     BASE_ARM,
     HEAD_ARM,
@@ -32,13 +32,16 @@ from skillgate.core import (
     Report,
     Run,
     Spend,
+    TaskFacts,
     Verdict,
     usd,
 )
 from skillgate.gate.changes import Subject
 from skillgate.gate.means import Means
-from skillgate.lint.engine import lint_skill
+from skillgate.lint.check import Library
+from skillgate.lint.engine import check_skill, lint_library
 from skillgate.lint.rule import Rule
+from skillgate.lint.sift import Baseline, sift
 from skillgate.skill import Skill, is_too_long
 from skillgate.stats.compare import compare
 from skillgate.stats.verdict import decide, with_findings
@@ -72,12 +75,45 @@ class Case(NamedTuple):
         return {NONE_ARM: None, BASE_ARM: self.subject.base, HEAD_ARM: self.subject.head}
 
 
+class Linter(NamedTuple):
+    """What every subject of a gate is linted with."""
+
+    rules: Sequence[Rule]
+    library: Library
+    baseline: Baseline
+    config: LintConfig
+
+    def lint(self, subject: Subject, tasks: Sequence[TaskFacts]) -> tuple[Finding, ...]:
+        """Lint the head of a subject: alone, and among the other skills of its repository."""
+        if subject.head is None:
+            return ()
+        head = check_skill(subject.head, self.rules, tasks)
+        others = [f for f in lint_library(self.library, self.rules) if f.where.path == subject.head.file]
+        found = (*head.findings, *others)
+        return sift(
+            found,
+            head.comments,
+            self.rules,
+            self.config,
+            baseline=self.baseline,
+            trusted=self._silenced(subject.base, tasks),
+        ).findings
+
+    def _silenced(self, base: Skill | None, tasks: Sequence[TaskFacts]) -> frozenset[str]:
+        """Return what comments silence at the base."""
+        if base is None:
+            return frozenset()
+        before = check_skill(base, self.rules, tasks)
+        ignored = sift(before.findings, before.comments, self.rules, self.config).ignored
+        return frozenset(finding.fingerprint for finding in ignored)
+
+
 def prepare(
-    subject: Subject, suites: Sequence[Suite], rules: Sequence[Rule], config: Config, why_not: str = ""
+    subject: Subject, suites: Sequence[Suite], linter: Linter, config: Config, why_not: str = ""
 ) -> Case:
     """Lint a subject, knowing the tasks that will judge it, and say why it will not run, if so."""
     facts = [fact for suite in suites for fact in task_facts(suite)]
-    findings = lint_skill(subject.head, rules, facts) if subject.head is not None else ()
+    findings = linter.lint(subject, facts)
     limited = tuple(_limited(suite, config.run.timeout_s) for suite in suites)
     return Case(subject, limited, findings, None, _why_not(subject, suites, config, why_not))
 

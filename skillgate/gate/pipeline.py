@@ -22,16 +22,26 @@ from skillgate.bench.runner import Bench, Progress
 from skillgate.config import Config, RunConfig
 from skillgate.core import Decision, GateReport, Report, Spend, Verdict, usd
 from skillgate.errors import PrerequisiteError, UsageError, writing
-from skillgate.gate.changes import Subject, changed_skills, single_subject
-from skillgate.gate.judge import Case, evaluation_key, judge, plan_case, prepare
+from skillgate.gate.changes import Subject, changed_skills, library_at, misspelt_files, single_subject
+from skillgate.gate.judge import Case, Linter, evaluation_key, judge, plan_case, prepare
 from skillgate.gate.means import Means, build_agent, build_means
-from skillgate.gate.sources import FolderSource, RangeSource, Source, read_config, read_rules, read_suites
+from skillgate.gate.sources import (
+    FolderSource,
+    RangeSource,
+    Source,
+    read_config,
+    read_known,
+    read_rules,
+    read_suites,
+)
 from skillgate.git import Repository
+from skillgate.lint.check import Library, listed
 from skillgate.report import json as report_json
 from skillgate.report import markdown
 from skillgate.stats.power import PASS_RATIO_SD, detectable_effect
 from skillgate.stats.verdict import worst
 
+MISSPELT = "`{path}` was not looked at: a skill is a file called exactly `SKILL.md`."
 NOTHING = "no skill changed in this range: nothing to do"
 
 
@@ -59,6 +69,7 @@ class Request(NamedTuple):
     head: str
     subjects: Sequence[Subject]
     source: Source
+    library: Library
 
 
 def gate_range(folder: Path, base: str | None, head: str, options: Options, progress: Progress) -> GateReport:
@@ -73,7 +84,10 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
         source = RangeSource(repository, target, tip, Path(scratch))
         config = _configure(source, options)
         subjects = [s for s in changed_skills(repository, start, tip) if any(map(config.covers, s.paths))]
-        return _gate(Request(start, tip, subjects, source), config, options, progress)
+        source.notes += [MISSPELT.format(path=path) for path in misspelt_files(repository, start, tip)]
+        changed = {subject.change.path for subject in subjects}
+        library = library_at(repository, tip, changed)
+        return _gate(Request(start, tip, subjects, source, library), config, options, progress)
 
 
 def gate_skill(folder: Path, against: str, root: Path, options: Options, progress: Progress) -> GateReport:
@@ -109,17 +123,19 @@ def describe_plan(folder: Path, against: str, root: Path, options: Options) -> s
 def _single(folder: Path, against: str, root: Path, options: Options) -> tuple[Request, Config]:
     subject = single_subject(folder, against, root)
     source = FolderSource(root)
-    return Request(against, subject.change.path, [subject], source), _configure(source, options)
+    library = Library((listed(subject.head),) if subject.head is not None else ())
+    return Request(against, subject.change.path, [subject], source, library), _configure(source, options)
 
 
 def plan_cases(request: Request, config: Config, options: Options) -> list[Case]:
     """Prepare every subject; those that will run share the cap evenly. Spends nothing."""
     rules = read_rules(request.source, config, options.config)
+    linter = Linter(rules, request.library, read_known(request.source, config), config.lint)
     cases = []
     for subject in request.subjects:
         found = (name for path in subject.paths for name in config.suites_for(path))
         names = options.suites or tuple(dict.fromkeys(found))
-        cases.append(prepare(subject, read_suites(request.source, names), rules, config, options.why_not))
+        cases.append(prepare(subject, read_suites(request.source, names), linter, config, options.why_not))
     running = sum(not case.why_not for case in cases)
     planned = [plan_case(case, config, running) for case in cases]
     if running > 1 and config.run.repeats > 1 and any(c.plan and c.plan.repeats < 2 for c in planned):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import posixpath
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -18,7 +18,8 @@ from skillgate.config import FILE_NAME, Config, parse
 from skillgate.document import line_of
 from skillgate.errors import ConfigError, OptionError, SuiteError
 from skillgate.git import Entry, Repository
-from skillgate.lint.rule import Rule, load_rules
+from skillgate.lint.rule import Rule, configure, load_rules
+from skillgate.lint.sift import NOTHING_KNOWN, Baseline, read_baseline
 from skillgate.shipped import shipped
 
 BUILTIN = "builtin:"
@@ -123,14 +124,42 @@ def read_suites(source: Source, names: Sequence[str]) -> tuple[Suite, ...]:
     return tuple(_read_suite(_suite_folder(source, name), name) for name in names)
 
 
+def read_every_rule(source: Source, config: Config) -> tuple[Rule, ...]:
+    """Load our rules and those of the user, whether they are on or not. Raises: RuleError with path:line."""
+    return load_rules(shipped("rules"), *_rule_folders(source, config))
+
+
 def read_rules(source: Source, config: Config, path: str | None = None) -> tuple[Rule, ...]:
-    """Load the rules as the configuration wants them. Raises: ConfigError with path:line."""
+    """Load the rules that are on, as the configuration wants them.
+
+    Raises: ConfigError and RuleError with path:line.
+    """
     try:
-        return load_rules(shipped("rules"), config.lint.rules)
+        return configure(read_every_rule(source, config), config.lint)
     except OptionError as problem:
         text = decode_text(source.read(path or FILE_NAME) or b"", path or FILE_NAME)
-        line = line_of(text, ("lint", "rules", problem.rule))
+        line = line_of(text, problem.keys)
         raise ConfigError(f"{path or FILE_NAME}:{line}: {problem.message}", problem.hint) from None
+
+
+def _rule_folders(source: Source, config: Config) -> Iterator[Path]:
+    for name in config.lint.rule_files:
+        folder = source.folder(name)
+        if folder is None:
+            raise ConfigError(f"`lint.rule-files` names `{name}`, which is no folder", "Correct the name.")
+        yield folder
+
+
+def read_known(source: Source, config: Config) -> Baseline:
+    """Read the baseline that the configuration names, if it names one. Raises: ConfigError with path:line."""
+    path = config.lint.baseline
+    if path is None:
+        return NOTHING_KNOWN
+    content = source.read(path)
+    if content is None:
+        hint = "Write it with `skillgate lint --write-baseline FILE`."
+        raise ConfigError(f"`lint.baseline` names `{path}`, which is no file", hint)
+    return read_baseline(decode_text(content, path), path)
 
 
 def _unreadable(path: str) -> ConfigError:

@@ -6,26 +6,82 @@ A check knows nothing of ids, severities and wording: the rule file says those.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from skillgate.core import Location, Struct, TaskFacts
-from skillgate.skill import Skill
+from skillgate.skill import Skill, Stray
 
 
 class Hit(Struct, kw_only=True):
-    """A place that a check found; `values` fill the `{...}` in what the rule says of its `variant`."""
+    """A place that a check found; `values` fill the `{...}` in what the rule says of its `variant`.
+
+    `match` identifies the hit when lines move; a redacted one holds nothing of a secret.
+    """
 
     where: Location
     match: str = ""
     variant: str = ""
     values: dict[str, str] = {}
+    redacted: bool = False
 
 
 class Check(Struct, kw_only=True, rename="kebab"):
-    """The base of every kind of check."""
+    """The base of every kind of check that looks at one skill."""
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give the hits of one skill. Tasks are those of the suites that judge it, none without a suite."""
         raise NotImplementedError
+
+
+class Listed(Struct, kw_only=True):
+    """What the other skills of a repository, and a client's list, need to know of one skill.
+
+    `when_to_use` is Claude Code's second description; a skill is `hidden` when no model may choose it.
+    """
+
+    path: str
+    name: str
+    description: str
+    name_at: Location
+    description_at: Location
+    when_to_use: str = ""
+    hidden: bool = False
+
+
+class Library(NamedTuple):
+    """The skills that were found together, and what looks like one and is none; `folder` was searched.
+
+    Of two skills that clash the later one is told: sort those last that a change touches.
+    """
+
+    skills: tuple[Listed, ...]
+    strays: tuple[Stray, ...] = ()
+    folder: str = "."
+
+
+class LibraryCheck(Struct, kw_only=True, rename="kebab"):
+    """The base of every kind of check that looks at all skills together."""
+
+    def __call__(self, library: Library) -> Iterator[Hit]:
+        """Give the hits of all skills; `where` lies in the skill that is told."""
+        raise NotImplementedError
+
+
+def listed(skill: Skill) -> Listed:
+    """Return what the others need to know of a skill."""
+    fields, start = skill.frontmatter, skill.source.location(0)
+    places = {key: fields[key].value_at if key in fields else start for key in ("name", "description")}
+    texts = {key: (fields[key].text or "" if key in fields else "") for key in ("when_to_use",)}
+    switch = fields.get("disable-model-invocation")
+    return Listed(
+        path=skill.path,
+        name=skill.name or "",
+        description=skill.description or "",
+        name_at=places["name"],
+        description_at=places["description"],
+        when_to_use=texts["when_to_use"],
+        hidden=switch is not None and switch.value == "true",
+    )
 
 
 def quoted(names: Sequence[str]) -> str:

@@ -1,26 +1,47 @@
-"""Skill x Rule -> Finding[]: sorted, the same on every run; a bad file never stops the others."""
+"""Skill x Rule -> findings: sorted, the same on every run; a bad file never stops the others."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from skillgate.core import Finding, Location, TaskFacts
-from skillgate.lint.check import Hit
+from skillgate.core import Finding, Struct, TaskFacts
+from skillgate.lint.check import Check, Library, LibraryCheck, Listed, listed
+from skillgate.lint.checks.suppression import Comment, comments
 from skillgate.lint.rule import Rule
 from skillgate.skill import Skill
 
-NO_SKILLS = "no-skills"
+
+class Checked(Struct, kw_only=True):
+    """All that linting one skill alone gives; to be joined with that of the others."""
+
+    listed: Listed
+    findings: tuple[Finding, ...]
+    comments: tuple[Comment, ...]
+
+
+def check_skill(skill: Skill, rules: Sequence[Rule], tasks: Sequence[TaskFacts] = ()) -> Checked:
+    """Lint one skill; `tasks` are those of the suites that judge it."""
+    found = lint_skill(skill, rules, tasks)
+    return Checked(listed=listed(skill), findings=found, comments=comments(skill))
 
 
 def lint_skill(skill: Skill, rules: Sequence[Rule], tasks: Sequence[TaskFacts] = ()) -> tuple[Finding, ...]:
-    """Return the findings of one skill; `tasks` are those of the suites that judge it."""
-    return _sorted(rule.finding(hit) for rule in rules for hit in rule.make_check()(skill, tasks))
+    """Return the findings of one skill, also those that a comment in it silences."""
+    checks = ((rule, rule.checker) for rule in rules)
+    return _sorted(
+        rule.finding(hit) for rule, check in checks if isinstance(check, Check) for hit in check(skill, tasks)
+    )
 
 
-def no_skills_finding(rules: Sequence[Rule], folder: str) -> tuple[Finding, ...]:
-    """Return what to say when a search below `folder` found no skill; nothing when that rule is off."""
-    hit = Hit(where=Location(path=folder), match=folder, values={"folder": folder})
-    return tuple(rule.finding(hit) for rule in rules if rule.check == NO_SKILLS)
+def lint_library(library: Library, rules: Sequence[Rule]) -> tuple[Finding, ...]:
+    """Return the findings that only all skills together show."""
+    checks = ((rule, rule.checker) for rule in rules)
+    return _sorted(
+        rule.finding(hit)
+        for rule, check in checks
+        if isinstance(check, LibraryCheck)
+        for hit in check(library)
+    )
 
 
 def _sorted(findings: Iterator[Finding]) -> tuple[Finding, ...]:

@@ -3,23 +3,37 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import msgspec
 
 from skillgate.lint.rule import Example, Rule, Variant, clean
 
+_INTRODUCTION = """\
+# Rules
 
-def render(rules: Sequence[Rule], style: str) -> str:
-    """Render rules as `text`, `markdown` or `json`; one rule alone is explained in full."""
+Written by `skillgate rules --format markdown` from the files in `rules/`, whose examples are their tests.
+A finding is a risk with its source, never a prediction. Rules of the scope `client:...` are on where
+`lint.clients` names the client, rules of `style` where `lint.rules` names them; all others are on.
+"""
+
+
+def render(rules: Sequence[Rule], style: str, off: Collection[str] = ()) -> str:
+    """Render rules as `text`, `markdown` or `json`; one rule alone is explained in full.
+
+    `off` are the ids of those that the configuration does not apply.
+    """
     if style == "json":
         return json.dumps(msgspec.to_builtins(rules), indent=2) + "\n"  # it can write half surrogates
     if style == "markdown":
-        return _table(rules) + "".join(f"\n{_page(rule)}" for rule in rules)
+        return f"{_INTRODUCTION}\n{_table(rules)}" + "".join(f"\n{_page(rule)}" for rule in rules)
     if len(rules) == 1:
         return _page(rules[0])
     width = max(len(rule.id) for rule in rules)
-    return "".join(f"{rule.id:{width}}  {rule.severity:7}  {rule.title}\n" for rule in rules)
+    return "".join(
+        f"{rule.id:{width}}  {rule.severity:7}  {rule.title}{' (off)' if rule.id in off else ''}\n"
+        for rule in rules
+    )
 
 
 def _table(rules: Sequence[Rule]) -> str:
@@ -29,7 +43,7 @@ def _table(rules: Sequence[Rule]) -> str:
 
 def _page(rule: Rule) -> str:
     evidence = "".join(f"- {e.says[0].upper()}{e.says[1:]} ({e.source}).\n" for e in rule.evidence)
-    options = "".join(f"- `{name}: {value}`\n" for name, value in sorted(rule.options.items()))
+    options = "".join(f"- `{name}`: {_value(value)}\n" for name, value in sorted(rule.options.items()))
     parts = (
         f"## {rule.id}\n\n{rule.title} ({rule.severity}, {rule.scope}, since {rule.since}).\n",
         f"\n{rule.why.strip()}\n",
@@ -40,6 +54,13 @@ def _page(rule: Rule) -> str:
         f"\n**Before**\n{_example(rule.examples.bad[0])}\n**After**\n{_example(rule.examples.good[0])}",
     )
     return "".join(parts)
+
+
+def _value(value: object) -> str:
+    """Show an option; of a mapping to patterns the names alone."""
+    if isinstance(value, dict | list):
+        return ", ".join(f"`{item}`" for item in value)
+    return f"`{value}`"
 
 
 def _variant(rule: Rule, variant: Variant) -> str:

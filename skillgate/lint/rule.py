@@ -7,17 +7,18 @@ is merged here, so that the engine sees final rules only.
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any
 
 import msgspec
 
-from skillgate.config import RuleOptions
-from skillgate.core import Finding, Severity, Struct
+from skillgate.config import LintConfig, RuleOptions
+from skillgate.core import Finding, Severity, Struct, TaskFacts
 from skillgate.document import decode, nearest
 from skillgate.errors import OptionError, RuleError, SkillgateError
-from skillgate.lint.check import Check, Hit
+from skillgate.lint.check import Check, Hit, LibraryCheck
 from skillgate.lint.checks import CHECKS
 
 Example = str | dict[str, str]
@@ -34,11 +35,12 @@ class Evidence(Struct, kw_only=True):
 class Examples(Struct, kw_only=True):
     """SKILL.md texts, or maps from path to content, of a skill in a folder named `demo`.
 
-    Each bad one gives this rule and nothing else, each good one nothing.
+    Each bad one gives this rule and nothing else, each good one nothing, where `tasks` judge the skill.
     """
 
     bad: Annotated[tuple[Example, ...], msgspec.Meta(min_length=1)]
     good: Annotated[tuple[Example, ...], msgspec.Meta(min_length=1)]
+    tasks: tuple[TaskFacts, ...] = ()
 
 
 class Variant(Struct, kw_only=True):
@@ -49,8 +51,11 @@ class Variant(Struct, kw_only=True):
     hint: str | None = None
 
 
-class Rule(Struct, kw_only=True):
-    """One rule file. `{...}` in messages and hints is filled by the check."""
+class Rule(Struct, kw_only=True, dict=True):
+    """One rule file. `{...}` in messages and hints is filled by the check.
+
+    Rules of a client are on where `lint.clients` names it, rules of style where `lint.rules` names them.
+    """
 
     id: Annotated[str, msgspec.Meta(pattern="^[a-z0-9]+(-[a-z0-9]+)*$")]
     title: str
@@ -66,9 +71,17 @@ class Rule(Struct, kw_only=True):
     since: str
     examples: Examples
 
-    def make_check(self) -> Check:
-        """Build the check. Raises: msgspec.ValidationError for options that it does not take."""
+    @cached_property
+    def checker(self) -> Check | LibraryCheck:
+        """Return the check with its options. Raises: msgspec.ValidationError for those it does not take."""
         return msgspec.convert(self.options, CHECKS[self.check])
+
+    def is_on(self, option: RuleOptions | None, clients: Collection[str]) -> bool:
+        """Say whether the rule applies, given what `lint.rules` says of it and `lint.clients`."""
+        if option is not None:
+            return option is not False
+        kind, _, client = self.scope.partition(":")
+        return kind != "style" and (not client or client in clients)
 
     def finding(self, hit: Hit) -> Finding:
         """Word a hit: the rule sets id, severity, scope and evidence."""
@@ -82,22 +95,38 @@ class Rule(Struct, kw_only=True):
             hint=_fill(self.hint if variant.hint is None else variant.hint, hit.values),
             evidence=f"{self.evidence[0].says} ({self.evidence[0].source})",
             match=clean(hit.match),
+            redacted=hit.redacted,
         )
 
 
-def load_rules(folder: Path, options: Mapping[str, RuleOptions] | None = None) -> tuple[Rule, ...]:
-    """Read every rule file of a folder, sorted by id, as `lint.rules` of the configuration wants them.
+def load_rules(*folders: Path) -> tuple[Rule, ...]:
+    """Read every rule file of the folders, sorted by id. Raises: RuleError with path:line."""
+    rules: dict[str, Rule] = {}
+    for folder in folders:
+        paths = sorted(folder.glob("*.yml"))
+        if not paths:
+            raise RuleError(f"{folder}: there is no rule file", "A rule is a file `<id>.yml`.")
+        for path in paths:
+            if path.stem in rules:
+                raise RuleError(f"{path}:1: there is a rule `{path.stem}` already", "Choose another id.")
+            rules[path.stem] = _read(path)
+    return tuple(rules[name] for name in sorted(rules))
 
-    Raises: RuleError with path:line for a bad file, OptionError for options that name no rule or no option.
+
+def configure(rules: Sequence[Rule], config: LintConfig) -> tuple[Rule, ...]:
+    """Return the rules that are on, with the options and severities that the configuration gives.
+
+    Raises: OptionError for options that name no rule or no option.
     """
-    rules = {path.stem: _read(path) for path in sorted(folder.glob("*.yml"))}
-    if not rules:
-        raise RuleError(f"{folder}: there is no rule file", "A rule is a file `<id>.yml`.")
-    for name in options or {}:
-        if name not in rules:
-            raise OptionError(name, f"`lint.rules` names `{name}`, which is no rule", nearest(name, rules))
-    wanted = ((rule, (options or {}).get(rule.id, True)) for rule in rules.values())
-    return tuple(_override(rule, option) for rule, option in wanted if option is not False)
+    known = {rule.id for rule in rules}
+    named: list[tuple[str, ...]] = [("rules", name) for name in config.rules]
+    named += [("paths", pattern, name) for pattern, names in config.paths.items() for name in names]
+    for keys in named:
+        if keys[-1] not in known:
+            message = f"`lint.{keys[0]}` names `{keys[-1]}`, which is no rule"
+            raise OptionError(("lint", *keys), message, nearest(keys[-1], known))
+    wanted = ((rule, config.rules.get(rule.id)) for rule in rules)
+    return tuple(_override(rule, option) for rule, option in wanted if rule.is_on(option, config.clients))
 
 
 def _read(path: Path) -> Rule:
@@ -114,7 +143,7 @@ def _read(path: Path) -> Rule:
         hint = nearest(rule.check, CHECKS)
         raise _at(text, path, "check", f"there is no check `{rule.check}`", hint)
     try:
-        rule.make_check()
+        _ = rule.checker
     except msgspec.ValidationError as error:
         message, hint = _explain(error, rule.check)
         raise _at(text, path, "with", message, hint) from None
@@ -127,18 +156,18 @@ def _at(text: str, path: Path, key: str, message: str, hint: str) -> SkillgateEr
     return RuleError(f"{path}:{line}: {message}", hint)
 
 
-def _override(rule: Rule, option: RuleOptions) -> Rule:
-    if option is True:
+def _override(rule: Rule, option: RuleOptions | None) -> Rule:
+    if option is True or option is None:
         return rule
     given = dict(option) if isinstance(option, dict) else {"severity": option}
     severity = given.pop("severity", None)
     changed = msgspec.structs.replace(rule, options={**rule.options, **given})
     try:
-        changed.make_check()
+        _ = changed.checker
         return _with_severity(changed, msgspec.convert(severity, Severity | None))
     except msgspec.ValidationError as error:
         message, hint = _explain(error, rule.check)
-        raise OptionError(rule.id, f"`lint.rules.{rule.id}`: {message}", hint) from None
+        raise OptionError(("lint", "rules", rule.id), f"`lint.rules.{rule.id}`: {message}", hint) from None
 
 
 def _with_severity(rule: Rule, severity: Severity | None) -> Rule:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from skillgate.core import SCHEMA_VERSION, Finding
@@ -17,16 +17,24 @@ _LEAD = 40
 _TAB = 4
 
 
-def render_text(findings: Sequence[Finding], sources: Mapping[str, str]) -> str:
+def render_text(
+    findings: Sequence[Finding], sources: Mapping[str, str], ignored: int = 0, baselined: int = 0
+) -> str:
     """Write each finding with its source line where `sources` (path -> text) has it, and a summary."""
     lines = {path: _lines(text) for path, text in sources.items()}
-    blocks = [_finding(finding, lines.get(finding.where.path, [])) for finding in findings]
-    return "\n".join([*blocks, _summary(findings)]) + "\n"
+    first_of = {finding.rule: at for at, finding in reversed(list(enumerate(findings)))}
+    blocks = [
+        _finding(finding, lines.get(finding.where.path, []), with_evidence=first_of[finding.rule] == at)
+        for at, finding in enumerate(findings)
+    ]
+    summary = " ".join(part for part in (_summary(findings), _suppressed(ignored, baselined)) if part)
+    return "\n".join([*blocks, summary]) + "\n"
 
 
-def render_json(findings: Sequence[Finding], skills: int) -> str:
+def render_json(findings: Sequence[Finding], skills: int, ignored: int = 0, baselined: int = 0) -> str:
     """Write the findings and how many skills were linted; field names are those of the types."""
-    return write({"schema": SCHEMA_VERSION, "skills": skills, "findings": findings})
+    counts = {"skills": skills, "ignored": ignored, "baselined": baselined}
+    return write({"schema": SCHEMA_VERSION, **counts, "findings": findings})
 
 
 def _lines(text: str) -> list[str]:
@@ -41,17 +49,22 @@ def _summary(findings: Sequence[Finding]) -> str:
     return f"{tally(findings)} in {files} file{'' if files == 1 else 's'}."
 
 
-def _finding(finding: Finding, lines: list[str]) -> str:
+def _suppressed(ignored: int, baselined: int) -> str:
+    """Count what is not shown, so that a silenced linter does not look like a clean skill."""
+    parts = [f"{ignored:,} ignored by comments"] if ignored else []
+    if baselined:
+        parts.append(f"{baselined:,}{'' if parts else ' ignored'} by the baseline")
+    return f"{', '.join(parts)}." if parts else ""
+
+
+def _finding(finding: Finding, lines: list[str], with_evidence: bool) -> str:
     where = finding.where
     shown = [f"{clean(str(where))}: {finding.severity}: {clean(finding.message)} [{clean(finding.rule)}]"]
-    if 0 < where.line <= len(lines):
+    if 0 < where.line <= len(lines) and not finding.redacted:
         shown += _excerpt(where.line, where.column, lines[where.line - 1], finding.match)
-    shown += [f"  {name}: {clean(text)}" for name, text in _remarks(finding) if text]
+    remarks = {"hint": finding.hint, "evidence": finding.evidence if with_evidence else ""}
+    shown += [f"  {name}: {clean(text)}" for name, text in remarks.items() if text]
     return "\n".join([*shown, ""])
-
-
-def _remarks(finding: Finding) -> Iterable[tuple[str, str]]:
-    return ("hint", finding.hint), ("evidence", finding.evidence)
 
 
 def _excerpt(number: int, column: int, line: str, match: str) -> list[str]:

@@ -13,7 +13,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from skillgate.skill import markdown
-from skillgate.skill.files import SKILL_FILE, Files, discover, is_too_long
+from skillgate.skill.files import SKILL_FILE, Files, Stray, discover, is_too_long, scan
 from skillgate.skill.frontmatter import Field, Frontmatter, Problem, read_frontmatter
 from skillgate.skill.markdown import CodeBlock, Link, Slice, is_file_name
 from skillgate.skill.source import MAX_FILE_BYTES, MAX_LINES, Facts, Source, decode
@@ -35,10 +35,12 @@ __all__ = [
     "Skill",
     "Slice",
     "Source",
+    "Stray",
     "discover",
     "is_file_name",
     "is_too_long",
     "parse",
+    "scan",
 ]
 
 MAX_TREE_BYTES = 16_000_000
@@ -135,6 +137,10 @@ class Skill:
         """Return the parts of the body, one per heading."""
         return markdown.slices(self.tokens, len(self.source.lines))
 
+    def slice_at(self, line: int) -> Slice | None:
+        """Return the part of the body that a line stands in, None before the first heading."""
+        return next((part for part in reversed(self.slices) if part.line <= line), None)
+
     @cached_property
     def code_blocks(self) -> tuple[CodeBlock, ...]:
         """Return the fenced and indented blocks."""
@@ -148,9 +154,35 @@ class Skill:
     @cached_property
     def prose(self) -> tuple[tuple[int, str], ...]:
         """Return the lines of the body that stand in no code block, with their numbers; overlong ones cut."""
-        code = {line for block in self.code_blocks for line in range(block.line, block.end_line + 1)}
         lines = enumerate(self.source.lines[self.body_line - 1 :], self.body_line)
-        return tuple((number, text[:MAX_PROSE_CHARS]) for number, text in lines if number not in code)
+        return tuple((n, text[:MAX_PROSE_CHARS]) for n, text in lines if n not in self._code_lines)
+
+    def is_code(self, line: int) -> bool:
+        """Say whether a line stands in a code block."""
+        return line in self._code_lines
+
+    @cached_property
+    def _code_lines(self) -> frozenset[int]:
+        blocks = self.code_blocks
+        return frozenset(line for block in blocks for line in range(block.line, block.end_line + 1))
+
+    @cached_property
+    def prose_text(self) -> str:
+        """Return SKILL.md with blanks for frontmatter and code blocks: offsets are those of the text."""
+        return self._masked(in_code=False)
+
+    @cached_property
+    def code_text(self) -> str:
+        """Return SKILL.md with blanks for all but the code blocks: offsets are those of the text."""
+        return self._masked(in_code=True)
+
+    def _masked(self, *, in_code: bool) -> str:
+        lines = enumerate(self.source.lines, 1)
+        kept = (
+            text if number >= self.body_line and (number in self._code_lines) == in_code else " " * len(text)
+            for number, text in lines
+        )
+        return "\n".join(kept)
 
     # --- the other files
 

@@ -14,30 +14,38 @@ import stat
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
+from typing import NamedTuple
 
 from skillgate.config import matches
 from skillgate.errors import UsageError
 
 SKILL_FILE = "SKILL.md"
 MAX_PATH_BYTES = 1_000
+_SKILL_FOLDERS = frozenset({"skills", "skill"})
 _SKIPPED_FOLDERS = frozenset({".git", ".hg", ".svn", ".venv", "__pycache__", "node_modules"})
 
 
 class Files:
     """The contents of one skill folder, from disk or from memory; read when asked for.
 
-    `names` are sorted and relative with forward slashes. A folder below with a SKILL.md of its own
+    `names` are sorted and relative with forward slashes, `links` lead out of the folder or nowhere,
+    `programs` have the right to be executed (None: nobody knows). A folder below with a SKILL.md of its own
     is another skill and left out, as are version control, caches and installed packages.
     """
 
     def __init__(
-        self, names: Iterable[str], read: Callable[[str, int], bytes], links: Iterable[str] = ()
+        self,
+        names: Iterable[str],
+        read: Callable[[str, int], bytes],
+        links: Iterable[str] = (),
+        programs: Iterable[str] | None = None,
     ) -> None:
-        self._links = frozenset(links)
-        self._known = frozenset(names) | self._links
+        self.programs = frozenset(programs) if programs is not None else None
+        self.links = frozenset(links)
+        self._known = frozenset(names) | self.links
         self._read = read
         nested = {posixpath.dirname(name) for name in self._known if name.endswith(f"/{SKILL_FILE}")}
-        foreign = nested | self._links
+        foreign = nested | self.links
         self._own = frozenset(n for n in self._known if n not in foreign and foreign.isdisjoint(_parents(n)))
         self.names = tuple(sorted(self._own))
 
@@ -49,15 +57,17 @@ class Files:
         """
         if not folder.is_dir():
             raise UsageError(f"{folder}: there is no such folder", "Name a folder that holds a SKILL.md.")
-        root, names, links = folder.resolve(), [], []
+        root = folder.resolve()
+        names, links, programs = list[str](), list[str](), list[str]()
         for parent, folders, files in os.walk(root):
             _prune(folders)
             for name in (*folders, *files):
                 path = Path(parent, name)
-                if path.is_symlink() and not (name in files and path.resolve().is_relative_to(root)):
+                if path.is_symlink() and not (name in files and _target(path).is_relative_to(root)):
                     links.append(path.relative_to(root).as_posix())
                 elif name in files:
                     names.append(path.relative_to(root).as_posix())
+                    programs += names[-1:] if os.access(path, os.X_OK) else ()
 
         def read(name: str, limit: int) -> bytes:
             # a pipe under this name would block for ever
@@ -66,13 +76,15 @@ class Files:
                     raise OSError(errno.EINVAL, "not a plain file")
                 return file.read(limit)
 
-        return cls(names, read, links)
+        return cls(names, read, links, programs)
 
     @classmethod
-    def from_map(cls, content: Mapping[str, bytes]) -> Files:
+    def from_map(cls, content: Mapping[str, bytes], programs: Iterable[str] | None = None) -> Files:
         """Take names and contents as they are, for instance from a git tree."""
         names = [name for name in content if _SKIPPED_FOLDERS.isdisjoint(name.split("/"))]
-        return cls(names, lambda name, limit: content[name] if limit < 0 else content[name][:limit])
+        return cls(
+            names, lambda name, limit: content[name] if limit < 0 else content[name][:limit], (), programs
+        )
 
     def read(self, name: str, limit: int = -1) -> bytes:
         """Return the bytes of a file, at most `limit` of them. Raises: OSError when that fails."""
@@ -83,7 +95,7 @@ class Files:
     def has(self, path: str) -> bool:
         """Say whether a file or folder of this name exists, other skills below and links included."""
         known = path in self._known or path in self._folders or path in ("", ".")
-        return known or not self._links.isdisjoint(_parents(path))
+        return known or not self.links.isdisjoint(_parents(path))
 
     def digest(self) -> str:
         """Return the identity of the contents: equal wherever the folder lies."""
@@ -103,14 +115,62 @@ def is_too_long(name: str) -> bool:
     return len(os.fsencode(name)) > MAX_PATH_BYTES or any(len(os.fsencode(p)) > 255 for p in name.split("/"))
 
 
+class Stray(NamedTuple):
+    """What a person takes for a skill and a client does not: `kind` says why.
+
+    `case`: SKILL.md is spelled otherwise; `dangling`: a link that leads nowhere or round in a circle;
+    `outside`: a link to a folder that was not searched.
+    """
+
+    path: str
+    kind: str
+
+
+class Found(NamedTuple):
+    """The skill folders below a root, and the strays."""
+
+    skills: tuple[str, ...]
+    strays: tuple[Stray, ...]
+
+
 def discover(root: Path, patterns: Sequence[str] = ("**",)) -> tuple[str, ...]:
     """Return the skill folders below `root` that match, relative to it and sorted; the root itself is `.`."""
-    found = []
+    found = scan(root).skills
+    return tuple(folder for folder in found if any(matches(folder, pattern) for pattern in patterns))
+
+
+def scan(root: Path) -> Found:
+    """Search a folder for skills and strays, both sorted; links are not followed."""
+    skills: list[str] = []
+    strays: list[Stray] = []
     for parent, folders, files in os.walk(root):
         _prune(folders)
+        inside = Path(parent).relative_to(root)
         if SKILL_FILE in files:
-            found.append(Path(parent).relative_to(root).as_posix())
-    return tuple(sorted(folder for folder in found if any(matches(folder, pattern) for pattern in patterns)))
+            skills.append(inside.as_posix())
+        strays += [Stray((inside / name).as_posix(), "case") for name in files if is_misspelt(name)]
+        if SKILL_FILE in files or inside.name in _SKILL_FOLDERS:
+            strays += _stray_links(root, inside, (*folders, *files))
+    return Found(tuple(sorted(skills)), tuple(sorted(strays)))
+
+
+def is_misspelt(name: str) -> bool:
+    """Say whether a file name is SKILL.md in another case."""
+    return name.lower() == SKILL_FILE.lower() and name != SKILL_FILE
+
+
+def _stray_links(root: Path, inside: Path, names: Iterable[str]) -> Iterator[Stray]:
+    for path in (root / inside / name for name in names):
+        if path.is_symlink():
+            target, spelled = _target(path), path.relative_to(root).as_posix()
+            if not target.exists():
+                yield Stray(spelled, "dangling")
+            elif not target.is_relative_to(root.resolve()):
+                yield Stray(spelled, "outside")
+
+
+def _target(link: Path) -> Path:
+    return Path(os.path.realpath(link))  # Path.resolve raises where links form a circle
 
 
 def _prune(folders: list[str]) -> None:

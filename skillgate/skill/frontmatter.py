@@ -13,22 +13,28 @@ from typing import NamedTuple
 import yaml
 
 from skillgate.core import Location, Struct
-from skillgate.document import refuse_bomb, refuse_duplicates
+from skillgate.document import compose, refuse_bomb, refuse_duplicates
 from skillgate.skill.source import Source
 
 MAX_FRONTMATTER_CHARS = 32_000
 MAX_BRACKETS = 500  # thousands of open ones cost the slower loader seconds
-_C_LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class Field(Struct, kw_only=True):
-    """One key of the frontmatter. `text` is None unless the value is text; `tag` is its YAML type."""
+    """One key of the frontmatter. `text` is None unless the value is text; `tag` is its YAML type.
+
+    `value` is a scalar as it is written, whatever its type, empty for a list or a mapping. `children` are
+    the tags of what a list or a mapping holds. The value stands from `value_at` up to `end_at`.
+    """
 
     key: str
     text: str | None
     tag: str
+    value: str = ""
+    children: tuple[str, ...] = ()
     key_at: Location
     value_at: Location
+    end_at: Location
 
 
 class Problem(Struct, kw_only=True):
@@ -76,7 +82,9 @@ def _read_yaml(source: Source, text: str, start: int, body: int) -> Frontmatter:
     fields: dict[str, Field] = {}
     problem: Problem | None = None
     try:
-        node = _compose(text)
+        if text.count("[") + text.count("{") > MAX_BRACKETS:
+            raise ValueError(f"it holds more than {MAX_BRACKETS} brackets")
+        node = compose(text)
         if not isinstance(node, yaml.MappingNode):
             raise ValueError("it is not a list of `key: value`")
         fields = dict(_fields(source, node, start))
@@ -94,32 +102,28 @@ def _read_yaml(source: Source, text: str, start: int, body: int) -> Frontmatter:
     return Frontmatter(fields or (_salvage(source, text, start) if problem else {}), problem, body)
 
 
-def _compose(text: str) -> yaml.Node | None:
-    """Compose with libyaml; where it fails the slower loader decides (it accepts lone surrogates).
-
-    Raises: yaml.YAMLError, ValueError, RecursionError.
-    """
-    if text.count("[") + text.count("{") > MAX_BRACKETS:
-        raise ValueError(f"it holds more than {MAX_BRACKETS} brackets")
-    try:
-        return yaml.compose(text, Loader=_C_LOADER)
-    except (yaml.YAMLError, UnicodeError):
-        return yaml.compose(text, Loader=yaml.SafeLoader)
-
-
 def _fields(source: Source, node: yaml.MappingNode, start: int) -> Iterator[tuple[str, Field]]:
     for key, value in node.value:
-        text = value.value if value.tag == "tag:yaml.org,2002:str" else None
+        scalar = str(value.value) if isinstance(value, yaml.ScalarNode) else ""
+        items = [] if isinstance(value, yaml.ScalarNode) else value.value
+        children = [item[1] if isinstance(item, tuple) else item for item in items]
         yield (
             str(key.value),
             Field(
                 key=str(key.value),
-                text=text,
-                tag=value.tag.rpartition(":")[2],
+                text=scalar if value.tag == "tag:yaml.org,2002:str" else None,
+                tag=_short(value.tag),
+                value=scalar,
+                children=tuple(_short(child.tag) for child in children),
                 key_at=source.location(start + key.start_mark.index),
                 value_at=source.location(start + value.start_mark.index),
+                end_at=source.location(start + value.end_mark.index),
             ),
         )
+
+
+def _short(tag: str) -> str:
+    return tag.rpartition(":")[2]
 
 
 def _salvage(source: Source, text: str, start: int) -> dict[str, Field]:
@@ -127,9 +131,15 @@ def _salvage(source: Source, text: str, start: int) -> dict[str, Field]:
     found = {}
     for match in _KEY_LINE.finditer(text):
         value = " ".join(match[2].split()).lstrip("|>-+ ").strip("\"' ")
-        key_at, value_at = (source.location(start + match.start(group)) for group in (1, 2))
-        tag = "str" if value else "null"
-        found[match[1]] = Field(key=match[1], text=value or None, tag=tag, key_at=key_at, value_at=value_at)
+        found[match[1]] = Field(
+            key=match[1],
+            text=value or None,
+            tag="str" if value else "null",
+            value=value,
+            key_at=source.location(start + match.start(1)),
+            value_at=source.location(start + match.start(2)),
+            end_at=source.location(start + match.end(2)),
+        )
     return found
 
 

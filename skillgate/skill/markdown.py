@@ -36,13 +36,17 @@ class Slice(Struct, kw_only=True):
 
 
 class CodeBlock(Struct, kw_only=True):
-    """A fenced or indented block; `path` is the file it says it is, `path_line` where it says so."""
+    """A fenced or indented block; `path` is the file it says it is, `path_line` where it says so.
+
+    A fence that is never closed runs to the end of what holds it.
+    """
 
     language: str
     info: str
     content: str
     line: int
     end_line: int
+    closed: bool = True
     path: str | None = None
     path_line: int = 0
 
@@ -159,9 +163,16 @@ def _block(tokens: Sequence[Token], at: int) -> CodeBlock:
         content=token.content,
         line=first + 1,
         end_line=end,
+        closed=token.type != "fence" or _is_closed(token),
         path=path,
         path_line=path_line,
     )
+
+
+def _is_closed(fence: Token) -> bool:
+    first, end = _span(fence)
+    content = fence.content.count("\n") + (fence.content[-1:] not in ("", "\n"))
+    return end - first - content == 2
 
 
 def _named_path(tokens: Sequence[Token], at: int, language: str) -> tuple[str, int] | None:

@@ -18,11 +18,16 @@ MAX_LINES = 10_000  # of a SKILL.md: a Markdown block costs up to 0.1 ms
 
 
 class Facts(Struct, kw_only=True):
-    """What decoding changed or could not do; `unreadable` says why there is no text at all."""
+    """What decoding changed or could not do; `unreadable` says why there is no text at all.
+
+    `crlf` says that some lines end in a carriage return, `mixed` that others do not.
+    """
 
     encoding: str = "utf-8"
     bom: bool = False
     crlf: bool = False
+    mixed: bool = False
+    nul: bool = False
     truncated: bool = False
     unreadable: str = ""
 
@@ -32,6 +37,16 @@ class Source:
 
     def __init__(self, path: str, text: str, facts: Facts) -> None:
         self.path, self.text, self.facts = path, text, facts
+
+    @property
+    def is_markdown(self) -> bool:
+        """Say whether its name says that it is Markdown."""
+        return self.path.lower().endswith((".md", ".markdown", ".mdx"))
+
+    @cached_property
+    def lower(self) -> str:
+        """Return the text in lower case: to ask quickly whether a word stands in it at all."""
+        return self.text.lower()
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
@@ -76,7 +91,9 @@ def decode(raw: bytes, path: str, max_lines: int | None = None) -> Source:
         encoding, text = "cp1252", raw.decode("cp1252", "replace")
     bom = encoding == "utf-16" or text.startswith("\ufeff")
     crlf = "\r" in text
+    mixed = crlf and text.count("\n") > text.count("\r\n")
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if max_lines and text.count("\n") > max_lines:
         text, truncated = "\n".join((*text.split("\n", max_lines)[:max_lines], "")), True
-    return Source(path, text, Facts(encoding=encoding, bom=bom, crlf=crlf, truncated=truncated))
+    facts = Facts(encoding=encoding, bom=bom, crlf=crlf, mixed=mixed, nul="\0" in text, truncated=truncated)
+    return Source(path, text, facts)

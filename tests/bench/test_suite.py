@@ -17,7 +17,7 @@ from skillgate.bench.suite import (
     suite_digest,
     task_facts,
 )
-from skillgate.core import GradeKind, Location, TaskFacts
+from skillgate.core import Answer, GradeKind, Location, TaskFacts
 from skillgate.errors import SuiteError
 
 TASK = "tasks/add-double/task.yml"
@@ -257,7 +257,7 @@ def test_task_facts_are_deliverables_and_literals_that_only_this_oracle_has(tiny
             task="tiny/other",
             where=Location(path=f"{tiny_suite}/tasks/other/task.yml", line=7),
             deliverables=("calc/double.py",),
-            oracle_literals=("twice as much as before",),
+            answers=(Answer(text="twice as much as before", source="the oracle"),),
         ),
     )
 

@@ -53,6 +53,16 @@ def changed(repo: Any) -> Any:
     return repo
 
 
+def test_a_misspelt_skill_is_not_passed_over_in_silence(repo: Any, tmp_path: Path) -> None:
+    repo.write("skills/other/skill.md", "---\nname: other\ndescription: Does. Use it.\n---\n")
+    repo.commit()
+    report = gate(repo, tmp_path)
+    assert (report.reports, report.verdict.reasons) == ((), (NOTHING,))
+    assert report.notes == (
+        "`skills/other/skill.md` was not looked at: a skill is a file called exactly `SKILL.md`.",
+    )
+
+
 def test_a_range_becomes_a_verdict_with_numbers_and_files(changed: Any, tmp_path: Path) -> None:
     report = gate(changed, tmp_path)
     (one,) = report.reports

@@ -6,9 +6,10 @@ from collections.abc import Callable, Mapping, Sequence
 
 import pytest
 
+from skillgate.config import LintConfig
 from skillgate.core import Finding, Location, TaskFacts
 from skillgate.lint.engine import lint_skill
-from skillgate.lint.rule import Rule, load_rules
+from skillgate.lint.rule import Rule, configure, load_rules
 from skillgate.shipped import shipped
 from skillgate.skill import Files, parse
 
@@ -18,7 +19,8 @@ Lint = Callable[..., tuple[Finding, ...]]
 
 @pytest.fixture(scope="session")
 def rules() -> tuple[Rule, ...]:
-    return load_rules(shipped("rules"))
+    """The rules that are on without a configuration."""
+    return configure(load_rules(shipped("rules")), LintConfig())
 
 
 @pytest.fixture

@@ -8,10 +8,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from skillgate.config import LintConfig
 from skillgate.core import Finding, Location, Severity
 from skillgate.errors import ConfigError, RuleError, SkillgateError
-from skillgate.lint.engine import lint_skill, no_skills_finding
-from skillgate.lint.rule import Rule, load_rules
+from skillgate.lint.check import Library
+from skillgate.lint.engine import lint_library, lint_skill
+from skillgate.lint.rule import Rule, configure, load_rules
 from skillgate.shipped import shipped
 from skillgate.skill import Files, discover, parse
 
@@ -67,13 +69,13 @@ def test_a_bad_skill_does_not_stop_the_others(tmp_path: Path, rules: tuple[Rule,
 
 
 def test_a_search_without_a_skill_is_an_error(rules: tuple[Rule, ...]) -> None:
-    (found,) = no_skills_finding(rules, "skills")
+    (found,) = lint_library(Library((), folder="skills"), rules)
     assert (found.rule, found.severity, found.where) == (
         "no-skills-found",
         Severity.ERROR,
         Location(path="skills"),
     )
-    assert no_skills_finding(load_rules(RULES, {"no-skills-found": False}), "skills") == ()
+    assert lint_library(Library(()), tuple(by_id({"no-skills-found": False}).values())) == ()
 
 
 @settings(deadline=None)  # the machine may be busy
@@ -103,7 +105,8 @@ def test_rules_are_discovered_and_sorted() -> None:
 
 
 def by_id(options: dict[str, object]) -> dict[str, Rule]:
-    return {rule.id: rule for rule in load_rules(RULES, options)}  # type: ignore[arg-type]  # wrong ones are the test
+    config = LintConfig(rules=options)  # type: ignore[arg-type]  # wrong ones are the test
+    return {rule.id: rule for rule in configure(LOADED, config)}
 
 
 def test_a_user_switches_off_and_overrides() -> None:

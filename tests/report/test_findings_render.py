@@ -80,15 +80,58 @@ def test_whole_text() -> None:
     )
 
 
+def test_the_line_of_a_secret_is_never_shown() -> None:
+    found = [finding(2, 7, redacted=True, message="this may be a key"), finding(1, 1, "key", rule="r")]
+    shown = render_text(found, {PATH: "key:\nkey = s3cr3t\n"})
+    assert shown == (
+        "skills/x/SKILL.md:2:7: warning: this may be a key [hardcoded-path]\n"
+        "\n"
+        "skills/x/SKILL.md:1:1: warning: a fixed path [r]\n"
+        "    1 | key:\n"
+        "      | ^~~\n"
+        "\n"
+        "2 warnings in 1 file.\n"
+    )
+
+
+def test_the_evidence_of_a_rule_is_told_once() -> None:
+    found = [finding(line, rule=rule, evidence=f"of {rule}") for line, rule in enumerate("abab", 1)]
+    remarks = [line for line in render_text(found, {}).splitlines() if line.startswith(" ")]
+    assert remarks == ["  evidence: of a", "  evidence: of b"]
+
+
+@pytest.mark.parametrize(
+    ("ignored", "baselined", "expected"),
+    [
+        (0, 0, ""),
+        (4, 0, " 4 ignored by comments."),
+        (0, 2, " 2 ignored by the baseline."),
+        (4, 1_200, " 4 ignored by comments, 1,200 by the baseline."),
+    ],
+)
+def test_what_is_not_shown_is_counted(ignored: int, baselined: int, expected: str) -> None:
+    assert render_text([], {}, ignored, baselined) == f"No findings.{expected}\n"
+    shown = render_text([finding()], {}, ignored=ignored, baselined=baselined)
+    assert shown.endswith(f"\n\n1 warning in 1 file.{expected}\n")
+
+
 def test_nothing_found() -> None:
     assert render_text([], {}) == "No findings.\n"
-    assert json.loads(render_json([], 3)) == {"schema": 1, "skills": 3, "findings": []}
+    assert json.loads(render_json([], 3, ignored=4, baselined=2)) == {
+        "schema": 1,
+        "skills": 3,
+        "ignored": 4,
+        "baselined": 2,
+        "findings": [],
+    }
 
 
 def test_json_has_the_names_of_the_types() -> None:
     assert json.loads(render_json([finding(3, 7, "/tmp/x")], 1)) == {
         "schema": 1,
         "skills": 1,
+        "ignored": 0,
+        "baselined": 0,
         "findings": [
             {
                 "rule": "hardcoded-path",
@@ -99,6 +142,7 @@ def test_json_has_the_names_of_the_types() -> None:
                 "hint": "",
                 "evidence": "",
                 "match": "/tmp/x",
+                "redacted": False,
             }
         ],
     }

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from skillgate.lint.check import Check
+from skillgate.lint.check import Check, LibraryCheck
 from skillgate.lint.checks.files import NoSkills, NotFullyRead
 from skillgate.lint.checks.frontmatter import (
     FieldLength,
@@ -13,11 +13,13 @@ from skillgate.lint.checks.frontmatter import (
     UnknownKeys,
 )
 from skillgate.lint.checks.paths import HardcodedPath
+from skillgate.lint.checks.pattern import Pattern
 from skillgate.lint.checks.references import BrokenReference
+from skillgate.lint.checks.suppression import Suppression
 from skillgate.lint.checks.templates import TemplateAnchoring
 from skillgate.lint.checks.weight import TokenLimits
 
-CHECKS: dict[str, type[Check]] = {
+CHECKS: dict[str, type[Check | LibraryCheck]] = {
     "broken-reference": BrokenReference,
     "field-length": FieldLength,
     "field-missing": FieldMissing,
@@ -27,6 +29,8 @@ CHECKS: dict[str, type[Check]] = {
     "name-format": NameFormat,
     "no-skills": NoSkills,
     "not-fully-read": NotFullyRead,
+    "pattern": Pattern,
+    "suppression": Suppression,
     "template-anchoring": TemplateAnchoring,
     "token-limits": TokenLimits,
     "unknown-keys": UnknownKeys,

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 
 from skillgate.core import Location, TaskFacts
-from skillgate.lint.check import Check, Hit
+from skillgate.lint.check import Check, Hit, Library, LibraryCheck
 from skillgate.skill import MAX_FILE_BYTES, MAX_LINES, Skill, is_too_long
 
 
@@ -33,9 +33,11 @@ class NotFullyRead(Check, kw_only=True, rename="kebab"):
                 )
 
 
-class NoSkills(Check, kw_only=True, rename="kebab"):
-    """No skill was found; the engine says so, as there is no skill to ask."""
+class NoSkills(LibraryCheck, kw_only=True, rename="kebab"):
+    """The search found no skill."""
 
-    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
-        """Give nothing: here is a skill."""
-        return iter(())
+    def __call__(self, library: Library) -> Iterator[Hit]:
+        """Give the folder that was searched."""
+        if not library.skills:
+            where = Location(path=library.folder)
+            yield Hit(where=where, match=library.folder, values={"folder": library.folder})
