@@ -23,7 +23,7 @@ from skillgate.core import Finding
 from skillgate.lint.check import Library
 from skillgate.lint.engine import check_skill, lint_library
 from skillgate.lint.rule import Rule, load_rules
-from skillgate.lint.sift import sift
+from skillgate.lint.sift import merged, sift
 from skillgate.shipped import shipped
 from skillgate.skill import Files, parse, scan
 
@@ -43,7 +43,7 @@ def lint_corpus(corpus: Path, rules: Sequence[Rule]) -> list[Finding]:
         raw = [finding for one in checked for finding in one.findings]
         raw += lint_library(Library(tuple(one.listed for one in checked), strays, origin.name), rules)
         comments = [comment for one in checked for comment in one.comments]
-        found += sift(raw, comments, rules, LintConfig()).findings
+        found += merged(sift(raw, comments, rules, LintConfig()).findings)
     return found
 
 

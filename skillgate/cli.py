@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from skillgate.core import GateReport
     from skillgate.gate.pipeline import Options
     from skillgate.github.action import ActionRequest
+    from skillgate.linting import Linted
     from skillgate.linting import Request as LintRequest
 
 FORMATS = ("text", "markdown", "json", "sarif")
@@ -150,13 +151,21 @@ def cli() -> None:
 @click.option("--base", help="What --changed compares with. Default: the main branch, else the parent.")
 @click.option("--baseline", type=click.Path(path_type=Path), help="Known findings, which are not shown.")
 @click.option("--write-baseline", type=click.Path(path_type=Path), help="Write what is found to this file.")
+@click.option("--fix", is_flag=True, help="Mend in SKILL.md what is safe, then show what is left.")
 @click.option("--no-cache", is_flag=True, help="Check all again, also what has not changed.")
 def lint(paths: tuple[Path, ...], style: str, fail_on: str | None, **options: Any) -> int:
     """Check skills without running anything. PATH is a skill, or a folder of skills."""
     from skillgate.core import FailOn
     from skillgate.linting import lint_paths, render, save_baseline
 
-    linted = lint_paths(_lint_request(paths, options))
+    if options["fix"] and options["write_baseline"]:
+        raise UsageError(
+            "--fix and --write-baseline do not go together", "Fix first, then write down the rest."
+        )
+    request = _lint_request(paths, options)
+    linted = lint_paths(request)
+    while options["fix"] and _mend(linted):
+        linted = lint_paths(request)  # what broken YAML hid shows now, and may be mended too
     if options["write_baseline"]:
         _print(save_baseline(linted, options["write_baseline"]))
         return ExitCode.OK
@@ -164,6 +173,17 @@ def lint(paths: tuple[Path, ...], style: str, fail_on: str | None, **options: An
     limit = FailOn(fail_on) if fail_on else linted.config.lint.fail_on
     failed = any(limit.catches(finding.severity) for finding in linted.findings)
     return ExitCode.GATE_FAILED if failed else ExitCode.OK
+
+
+def _mend(linted: Linted) -> bool:
+    """Mend what is safe, say so at once, and whether there was any."""
+    from skillgate.linting import mend
+
+    mended = False
+    for line in mend(linted):
+        click.echo(line, err=True)
+        mended = True
+    return mended
 
 
 def _lint_request(paths: tuple[Path, ...], options: dict[str, Any]) -> LintRequest:
@@ -178,14 +198,22 @@ def _lint_request(paths: tuple[Path, ...], options: dict[str, Any]) -> LintReque
         since = Repository(root).default_base()
     elif since is not None and not options["changed"]:
         raise UsageError("--base says what --changed compares with", "Add --changed.")
-    home = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     return Request(
         paths=[here / path for path in paths] or ([] if here == root else [here]),
         root=root,
         since=since,
         baseline=here / options["baseline"] if options["baseline"] else None,
-        cache=None if options["no_cache"] else home / "skillgate",
+        forget=options["write_baseline"] is not None,
+        cache=None if options["no_cache"] else _cache_folder(),
     )
+
+
+def _cache_folder() -> Path | None:
+    try:
+        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:  # a user without a home
+        return None
+    return Path(home, "skillgate")
 
 
 @cli.command()
@@ -206,6 +234,22 @@ def rules(rule_id: str | None, style: str) -> None:
         if not found:
             raise UsageError(f"no rule `{rule_id}`", "List them with `skillgate rules`.")
     _print(render(found, style, off))
+
+
+@cli.command()
+@click.argument("folder", type=click.Path(path_type=Path))
+@click.option("--model", help="Price, and with ANTHROPIC_API_KEY count, as this model does.")
+@click.option("--input-usd-per-mtok", type=float, help="The price of a million input tokens.")
+@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text")
+def weigh(folder: Path, model: str | None, input_usd_per_mtok: float | None, style: str) -> None:
+    """Show where the tokens of a skill go, and what reading them costs."""
+    from skillgate.report.weight import render_json, render_text
+    from skillgate.weighing import Request, weigh_folder
+
+    key, base_url = os.environ.get("ANTHROPIC_API_KEY"), os.environ.get("ANTHROPIC_BASE_URL")
+    request = Request(folder, model, input_usd_per_mtok, key, base_url or None)
+    weighing = weigh_folder(request, _tell)
+    _print(render_json(weighing) if style == "json" else render_text(weighing))
 
 
 @cli.group()

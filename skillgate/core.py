@@ -132,6 +132,13 @@ class TokenWeight(Struct, kw_only=True):
         return self.listing + self.body + self.references
 
 
+class InputPrice(Struct, kw_only=True):
+    """What a model reads for, in dollars per million tokens."""
+
+    model: str
+    usd_per_mtok: float
+
+
 # --- the paired run ---------------------------------------------------------------
 
 NONE_ARM = "none"
@@ -464,6 +471,7 @@ class Report(Struct, kw_only=True):
     findings: tuple[Finding, ...] = ()
     weight_base: TokenWeight | None = None
     weight_head: TokenWeight | None = None
+    input_price: InputPrice | None = None
     plan: Plan | None = None
     runs: tuple[Run, ...] = ()
     comparisons: tuple[Comparison, ...] = ()

@@ -76,12 +76,12 @@ class Interrupted(SkillgateError):
 
 
 @contextmanager
-def writing(path: Path) -> Iterator[None]:
-    """Turn what keeps a file from being written into an error with a way on."""
+def writing(path: Path, hint: str = "Choose another --out.") -> Iterator[None]:
+    """Turn what keeps a file from being written into an error with a way on; `hint` says which."""
     try:
         yield
     except OSError as problem:
         if problem.errno in (errno.ENOSPC, errno.EDQUOT):
-            hint = "Free some space, then run the same command with --resume: nothing finished is lost."
+            hint = "Free some space, then run this again (a gate with --resume: nothing finished is lost)."
             raise PrerequisiteError(f"{path}: the disk is full", hint) from None
-        raise UsageError(f"{path}: cannot be written ({problem.strerror})", "Choose another --out.") from None
+        raise UsageError(f"{path}: cannot be written ({problem.strerror})", hint) from None

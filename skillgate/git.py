@@ -15,6 +15,7 @@ from typing import NamedTuple
 from skillgate.errors import PrerequisiteError, UsageError
 
 _REGULAR = ("100644", "100755")
+_SUBMODULE = "160000"
 
 
 class Entry(NamedTuple):
@@ -28,6 +29,11 @@ class Entry(NamedTuple):
     def is_regular(self) -> bool:
         """Say whether it is a plain file: no symlink, no submodule."""
         return self.mode in _REGULAR
+
+    @property
+    def is_submodule(self) -> bool:
+        """Say whether it is another repository."""
+        return self.mode == _SUBMODULE
 
 
 def clean_environment() -> dict[str, str]:
@@ -92,6 +98,11 @@ class Repository:
                 raise UsageError(f"the tree of {commit[:12]} names {path!r} twice", "Make the commit again.")
             entries[path] = Entry(mode, blob, int(size) if size.isdigit() else 0)
         return entries
+
+    def files(self) -> frozenset[str]:
+        """Return the paths of the working tree that git tracks, or would: what it ignores is left out."""
+        out = self._ask("ls-files", "-z", "--full-name", "--cached", "--others", "--exclude-standard", ":/")
+        return frozenset(out.decode("utf-8", "surrogateescape").split("\0"))
 
     def renames(self, base: str, head: str) -> dict[str, str]:
         """Map the new path of each renamed file to its old path."""

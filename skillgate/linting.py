@@ -6,9 +6,13 @@ check gave is kept in a cache folder, keyed by the content of the skill, the rul
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
+import posixpath
 import signal
+import stat
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
@@ -33,11 +37,13 @@ from skillgate.gate.sources import (
 )
 from skillgate.lint.check import Library, listed
 from skillgate.lint.engine import Checked, check_skill, lint_library
+from skillgate.lint.fix import FIXES, fix
 from skillgate.lint.rule import Rule
-from skillgate.lint.sift import Baseline, Sifted, read_baseline, sift, write_baseline
+from skillgate.lint.sift import NOTHING_KNOWN, Baseline, Sifted, merged, read_baseline, sift, write_baseline
 from skillgate.report import findings, sarif
 from skillgate.report.annotations import render as render_annotations
-from skillgate.skill import SKILL_FILE, Files, Stray, parse, scan
+from skillgate.report.escape import clean
+from skillgate.skill import MAX_FILE_BYTES, SKILL_FILE, Files, Stray, parse, scan
 from skillgate.skill.source import decode
 
 FEW = 24  # skills that one process has checked before another has started
@@ -47,14 +53,15 @@ Facts = tuple[TaskFacts, ...]
 class Request(NamedTuple):
     """What to lint: `paths` at or below `root`, or what the configuration covers when there is none.
 
-    With `since`, a revision, only skills that differ from it. `baseline` overrides the configured one;
-    `cache` is the folder for what may be remembered, None to remember nothing.
+    With `since`, a revision, only skills that differ from it. `baseline` overrides the configured one,
+    `forget` does without any; `cache` is the folder for what may be remembered, None to remember nothing.
     """
 
     paths: Sequence[Path]
     root: Path
     since: str | None = None
     baseline: Path | None = None
+    forget: bool = False
     cache: Path | None = None
 
 
@@ -68,8 +75,8 @@ class Linted(NamedTuple):
 
     @property
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings to show."""
-        return self.sifted.findings
+        """Return the findings to show, equal ones once."""
+        return tuple(merged(self.sifted.findings))
 
 
 def lint_paths(request: Request) -> Linted:
@@ -99,33 +106,73 @@ def render(linted: Linted, style: str) -> str:
     """Render as text, json, sarif or github annotations."""
     sifted = linted.sifted
     if style == "json":
-        return findings.render_json(sifted.findings, linted.skills, len(sifted.ignored), sifted.baselined)
+        return findings.render_json(linted.findings, linted.skills, len(sifted.ignored), sifted.baselined)
     if style == "sarif":
-        return sarif.render(sifted.findings)
+        return sarif.render(linted.findings)
     if style == "github":
-        return render_annotations(sifted.findings)
-    return findings.render_text(sifted.findings, _texts(linted), len(sifted.ignored), sifted.baselined)
+        return render_annotations(linted.findings)
+    return findings.render_text(linted.findings, _texts(linted), len(sifted.ignored), sifted.baselined)
 
 
 def save_baseline(linted: Linted, path: Path) -> str:
     """Write the findings down as known; return what to say about it."""
-    with writing(path):
-        path.write_text(write_baseline(linted.findings), encoding="utf-8")
-    return f"{len(linted.findings)} findings are in {path}: `lint --baseline` shows only others.\n"
+    with writing(path, "Choose another file."):
+        path.write_text(write_baseline(linted.sifted.findings), encoding="utf-8")
+    return f"{len(linted.sifted.findings)} findings are in {path}: `lint --baseline` shows only others.\n"
+
+
+def mend(linted: Linted) -> Iterator[str]:
+    """Mend what can be mended safely in each SKILL.md with findings; say what was done to which.
+
+    Raises: UsageError when a file cannot be written.
+    """
+    wanted: dict[str, set[str]] = {}
+    for finding in linted.findings:
+        if finding.rule in FIXES and posixpath.basename(finding.where.path) == SKILL_FILE:
+            wanted.setdefault(finding.where.path, set()).add(finding.rule)
+    for path, rules in sorted(wanted.items()):
+        file = linted.root / path
+        raw = _read(file)
+        fixed = fix(raw, posixpath.dirname(path) or ".", rules) if raw is not None else None
+        if fixed and fixed.rules:
+            _replace(file, fixed.raw)
+            yield f"fixed {len(fixed.rules)}: {clean(path)} ({', '.join(fixed.rules)})"
+
+
+def _replace(path: Path, content: bytes) -> None:
+    """Write a file whole or not at all, with the rights that it has."""
+    with writing(path, "Allow yourself to write it, or run without --fix."):
+        path.open("r+b").close()  # its folder may allow what the file does not
+        handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as part:
+                part.write(content)
+            Path(name).chmod(stat.S_IMODE(path.stat().st_mode))
+            Path(name).replace(path)
+        finally:
+            Path(name).unlink(missing_ok=True)
 
 
 def _texts(linted: Linted) -> dict[str, str]:
     """Read the files that findings point into once more: most skills have none."""
-    texts = {}
-    for path in sorted({finding.where.path for finding in linted.findings}):
-        try:
-            texts[path] = decode((linted.root / path).read_bytes(), path).text
-        except OSError:
-            continue  # a finding about a file that cannot be read shows no line
-    return texts
+    contents = ((path, _read(linted.root / path)) for path in {f.where.path for f in linted.findings})
+    return {path: decode(raw, path).text for path, raw in contents if raw is not None}
+
+
+def _read(path: Path) -> bytes | None:
+    """Read a file that findings point into; None for a pipe, and for a link, which may lead anywhere."""
+    try:
+        if path.is_symlink() or not path.is_file():
+            return None
+        with path.open("rb") as file:
+            return file.read(MAX_FILE_BYTES + 1)
+    except OSError:
+        return None
 
 
 def _baseline(request: Request, source: FolderSource, config: Config) -> Baseline:
+    if request.forget:
+        return NOTHING_KNOWN
     if request.baseline is None:
         return read_known(source, config)
     content = source.read(str(request.baseline))
@@ -228,7 +275,12 @@ class Cache:
             return ""
         files = Files.from_folder(self._root / folder)
         try:
-            parts = (files.digest(), *sorted(files.links), *sorted(files.programs or ()))
+            parts = (
+                files.digest(),
+                *sorted(files.known),
+                *sorted(files.links),
+                *sorted(files.programs or ()),
+            )
         except OSError:
             return ""
         return _hash(self._common, *parts, repr(facts))
@@ -240,16 +292,18 @@ class Cache:
 
     def put(self, keys: Mapping[str, str], checked: Mapping[str, Checked]) -> None:
         """Remember these beside the others, whole or not at all; a cache that cannot be written is none."""
-        new = {folder: _Entry(key, checked[folder]) for folder, key in keys.items() if key}
+        entries = {folder: _Entry(key, checked[folder]) for folder, key in keys.items() if key}
+        new = {folder: entry for folder, entry in entries.items() if _is_text(folder, entry)}
         if self._file is None or all(self._entries.get(folder) == entry for folder, entry in new.items()):
             return
         part = self._file.with_suffix(f".{os.getpid()}")
-        try:
+        with contextlib.suppress(OSError):
             self._file.parent.mkdir(parents=True, exist_ok=True)
-            part.write_bytes(msgspec.msgpack.encode(self._entries | new))
-            part.replace(self._file)
-        except (OSError, UnicodeEncodeError):  # a file name may hold what is no text
-            part.unlink(missing_ok=True)
+            try:
+                part.write_bytes(msgspec.msgpack.encode(self._entries | new))
+                part.replace(self._file)
+            finally:
+                part.unlink(missing_ok=True)
 
     def _load(self) -> dict[str, _Entry]:
         try:
@@ -257,6 +311,15 @@ class Cache:
             return msgspec.msgpack.decode(content, type=dict[str, _Entry]) if content else {}
         except (OSError, msgspec.DecodeError):
             return {}
+
+
+def _is_text(folder: str, entry: _Entry) -> bool:
+    """Say whether it can be written down: a file name, or an escape in YAML, may hold what is no text."""
+    try:
+        msgspec.msgpack.encode((folder, entry))
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _hash(*parts: str) -> str:

@@ -7,7 +7,10 @@ SKILLGATE_REQUIRE_DOCKER=1 it fails instead, so that CI cannot overlook it.
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -123,6 +126,26 @@ def _no_repository_but_our_own(monkeypatch: pytest.MonkeyPatch) -> None:
     """Inside a git hook GIT_DIR and its like would make tests commit into the repository of the hook."""
     for name in [name for name in os.environ if name.startswith("GIT_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture
+def as_nobody() -> Callable[[Callable[[], bool]], bool]:
+    """Return what asks a question with few rights: root may do everything, so another user asks then."""
+
+    def ask(question: Callable[[], bool]) -> bool:
+        if os.geteuid() != 0:
+            return question()
+        child = multiprocessing.get_context("fork").Process(target=_ask_as_nobody, args=(question,))
+        child.start()
+        child.join(20)
+        return child.exitcode == 0
+
+    return ask
+
+
+def _ask_as_nobody(question: Callable[[], bool]) -> None:
+    os.setuid(65534)
+    sys.exit(0 if question() else 1)
 
 
 class Readme:

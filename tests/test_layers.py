@@ -13,10 +13,10 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "skillgate"
 LEVELS = (
     {"core", "errors", "document"},
-    {"config", "skill", "tokens", "git", "shipped"},
+    {"config", "skill", "tokens", "model_tokens", "weights", "prices", "git", "shipped"},
     {"lint", "bench", "stats", "report"},
     {"gate", "github"},
-    {"cli", "__main__", "console", "demo", "doctor", "linting"},
+    {"cli", "__main__", "console", "demo", "doctor", "linting", "weighing"},
 )
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 MIXED_LEVELS = (0, 1, 4)  # small modules that may know each other

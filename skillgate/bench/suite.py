@@ -10,13 +10,15 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import chain
 from pathlib import Path, PurePosixPath
 from typing import Annotated, Literal, TypeVar
 
 import msgspec
 
+from skillgate.bench.answers import Public, added, answers, file_answers
 from skillgate.config import matches
 from skillgate.core import Answer, GradeKind, Location, Positive, Struct, TaskFacts
 from skillgate.document import decode
@@ -27,10 +29,9 @@ TASK_FILE = "task.yml"
 SOLUTION_FILE = "solution.patch"
 IGNORED = frozenset({".git", "__pycache__", ".DS_Store"})
 MAX_HASHED_BYTES = 64 * 1024 * 1024
+MAX_TEXT_CHARS = 200_000
 
 _KEBAB = r"^[a-z0-9]+(-[a-z0-9]+)*$"
-_LITERAL = re.compile(r"""["']([^"'\n]{12,})["']|\b([A-Za-z_]\w{11,})\b""")
-_NAME_LIKE = re.compile(r"[A-Za-z0-9]_[A-Za-z0-9]|[a-z][A-Z]|[A-Za-z]\d")
 Text = Annotated[str, msgspec.Meta(min_length=1)]
 T = TypeVar("T")
 
@@ -127,6 +128,11 @@ class Task(Struct, kw_only=True):
         """Return the oracle, a patch for the fixture repository."""
         return self.folder / SOLUTION_FILE
 
+    @property
+    def tests(self) -> Path:
+        """Return the folder of the held-out tests, which may be missing."""
+        return self.folder / "tests"
+
     def protects(self, path: str) -> bool:
         """Say whether graders need this file as the suite has it; a folder protects what is in it."""
         return any(matches(path, glob) or path.startswith(glob.rstrip("/") + "/") for glob in self.protected)
@@ -184,22 +190,28 @@ def suite_digest(suite: Suite) -> str:
 
 
 def task_facts(suite: Suite) -> tuple[TaskFacts, ...]:
-    """Return what the linter may know: where the files belong, and literals only the oracle has."""
-    answers = {task.id: set(_literals(task.solution)) for task in suite.tasks}
-    shared = Counter(literal for found in answers.values() for literal in found)
-    repo = "\n".join(_text(suite.repo / name) for name in files_of(suite.repo))
-    return tuple(
-        TaskFacts(
-            task=task.id,
-            where=_where(task, suite),
-            deliverables=task.deliverables,
-            answers=tuple(
-                Answer(text=literal, source="the oracle")
-                for literal in sorted(answers[task.id])
-                if shared[literal] == 1 and literal not in repo and literal not in task.prompt
-            ),
-        )
-        for task in suite.tasks
+    """Return what the linter may know: where the files belong, and texts that only this task's answer has."""
+    found = {task.id: _answers(task) for task in suite.tasks}
+    tasks_with = Counter(text for texts in found.values() for text in texts)
+    public = Public([*_texts(suite.repo), *_texts(suite.folder / "tests")])
+    own = {
+        task: {text: source for text, source in texts.items() if tasks_with[text] == 1}
+        for task, texts in found.items()
+    }
+    return tuple(_facts(task, suite, own[task.id], public) for task in suite.tasks)
+
+
+def _facts(task: Task, suite: Suite, texts: Mapping[str, str], public: Public) -> TaskFacts:
+    prompt = Public([task.prompt])
+    return TaskFacts(
+        task=task.id,
+        where=_where(task, suite),
+        deliverables=task.deliverables,
+        answers=tuple(
+            Answer(text=text, source=source)
+            for text, source in sorted(texts.items())
+            if not prompt.holds(text) and not public.holds(text)
+        ),
     )
 
 
@@ -334,10 +346,14 @@ def _text(path: Path) -> str:
     return "" if path.is_symlink() else path.read_text(encoding="utf-8", errors="replace")
 
 
-def _literals(patch: Path) -> Iterator[str]:
-    """Yield long strings and name-like words that the patch adds; plain prose words are no answer."""
-    lines = _text(patch).splitlines()
-    added = "\n".join(line[1:] for line in lines if line.startswith("+") and not line.startswith("+++"))
-    for quoted, word in _LITERAL.findall(added):
-        if quoted or _NAME_LIKE.search(word):
-            yield quoted or word
+def _answers(task: Task) -> dict[str, str]:
+    """Return the texts that give a task away, each with where it stands; the oracle comes first."""
+    tests = (*_texts(task.tests), *(grader.run for grader in task.graders))
+    held_out = chain(file_answers(files_of(task.tests)), *map(answers, tests))
+    oracle = answers(added(_text(task.solution)))
+    return dict.fromkeys(held_out, "the held-out tests") | dict.fromkeys(oracle, "the oracle")
+
+
+def _texts(folder: Path) -> Iterator[str]:
+    for name in files_of(folder):
+        yield _text(folder / name)[:MAX_TEXT_CHARS]

@@ -7,7 +7,9 @@ it, so a change to a bundled script is a change of the skill.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Iterable, Mapping
+import os
+import posixpath
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
@@ -78,33 +80,45 @@ def library_at(repository: Repository, commit: str, changed: Collection[str]) ->
 
 
 def changed_on_disk(root: Path, since: str, folders: Iterable[str]) -> list[str]:
-    """Return the skill folders on disk whose files differ from a revision.
+    """Return the skill folders on disk whose files differ from a revision, without those that git ignores.
 
-    Contents are compared by us: git would run what the repository configures to filter them.
+    Contents are compared by us: git would run what the repository configures to filter them. Line ends
+    make no difference, as a checkout may change them.
     """
     repository = Repository(root)
     tree = repository.tree(repository.merge_base(repository.commit(since), repository.commit("HEAD")))
     inside = PurePosixPath(repository.prefix())
-    before = skill_folders(tree)
+    before, there = skill_folders(tree), repository.files()
     changed = []
     for folder in folders:
-        entries = before.get(str(inside / folder), {})
-        if _blobs(root / folder, entries) != {
-            name: entry.blob for name, entry in entries.items() if entry.is_regular
-        }:
+        path = posixpath.normpath(inside / folder)
+        if _differs(root / folder, path, before.get(path, {}), there):
             changed.append(folder)
     return changed
 
 
-def _blobs(folder: Path, entries: Mapping[str, Entry]) -> dict[str, str]:
-    """Map the files of a skill on disk to the ids that git would give them."""
-    algorithm = "sha256" if any(len(entry.blob) == 64 for entry in entries.values()) else "sha1"
+def _differs(folder: Path, path: str, before: Tree, there: Collection[str]) -> bool:
+    """Compare a skill on disk with its files in a tree; one that git knows nothing of differs."""
     files = Files.from_folder(folder)
-    contents = ((name, files.read(name)) for name in files.names)
-    return {
-        name: hashlib.new(algorithm, b"blob %d\0" % len(raw) + raw, usedforsecurity=False).hexdigest()
-        for name, raw in contents
-    }
+    names = {name for name in (*files.names, *files.links) if posixpath.normpath(f"{path}/{name}") in there}
+    if path == ".":
+        names = {name for name in names if not name.startswith(".")}  # as in a tree
+    old = {name: entry for name, entry in before.items() if not entry.is_submodule}
+    if not names or names != set(Files.from_map(dict.fromkeys(old, b"")).names):
+        return True
+    try:
+        return any(old[name].blob not in _ids(files, folder / name, name, old[name]) for name in names)
+    except OSError:
+        return True
+
+
+def _ids(files: Files, path: Path, name: str, entry: Entry) -> Iterator[str]:
+    """Return the ids that git may give a file on disk: as it is, and with the line ends of a repository."""
+    raw = os.fsencode(path.readlink()) if path.is_symlink() else files.read(name)
+    for content in (raw, raw.replace(b"\r\n", b"\n")):
+        blob = b"blob %d\0" % len(content) + content
+        algorithm = "sha1" if len(entry.blob) == 40 else "sha256"
+        yield hashlib.new(algorithm, blob, usedforsecurity=False).hexdigest()
 
 
 def single_subject(folder: Path, against: str, root: Path) -> Subject:

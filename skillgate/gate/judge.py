@@ -27,6 +27,7 @@ from skillgate.core import (
     Decision,
     Finding,
     GradeKind,
+    InputPrice,
     Outcome,
     Plan,
     Report,
@@ -41,7 +42,8 @@ from skillgate.gate.means import Means
 from skillgate.lint.check import Library
 from skillgate.lint.engine import check_skill, lint_library
 from skillgate.lint.rule import Rule
-from skillgate.lint.sift import Baseline, sift
+from skillgate.lint.sift import Baseline, merged, sift
+from skillgate.prices import shipped_prices
 from skillgate.skill import Skill, is_too_long
 from skillgate.stats.compare import compare
 from skillgate.stats.verdict import decide, with_findings
@@ -90,22 +92,17 @@ class Linter(NamedTuple):
         head = check_skill(subject.head, self.rules, tasks)
         others = [f for f in lint_library(self.library, self.rules) if f.where.path == subject.head.file]
         found = (*head.findings, *others)
-        return sift(
-            found,
-            head.comments,
-            self.rules,
-            self.config,
-            baseline=self.baseline,
-            trusted=self._silenced(subject.base, tasks),
-        ).findings
+        trusted = self._silenced(subject.base, tasks)
+        sifted = sift(found, head.comments, self.rules, self.config, baseline=self.baseline, trusted=trusted)
+        return tuple(merged(sifted.findings))
 
-    def _silenced(self, base: Skill | None, tasks: Sequence[TaskFacts]) -> frozenset[str]:
+    def _silenced(self, base: Skill | None, tasks: Sequence[TaskFacts]) -> list[str]:
         """Return what comments silence at the base."""
         if base is None:
-            return frozenset()
+            return []
         before = check_skill(base, self.rules, tasks)
         ignored = sift(before.findings, before.comments, self.rules, self.config).ignored
-        return frozenset(finding.fingerprint for finding in ignored)
+        return [finding.fingerprint for finding in ignored]
 
 
 def prepare(
@@ -292,6 +289,11 @@ def _versions(case: Case, means: Means) -> dict[str, str]:
     }
 
 
+def _input_price(model: str) -> InputPrice | None:
+    price = shipped_prices().price(model)
+    return InputPrice(model=model, usd_per_mtok=price.rate(0).input) if price else None
+
+
 def _report(case: Case, config: Config, verdict: Verdict) -> Report:
     change, head, base = case.subject.change, case.subject.head, case.subject.base
     return Report(
@@ -300,6 +302,7 @@ def _report(case: Case, config: Config, verdict: Verdict) -> Report:
         findings=case.findings,
         weight_base=weigh(base) if base is not None else None,
         weight_head=weigh(head) if head is not None else None,
+        input_price=_input_price(config.run.model),
         verdict=with_findings(verdict, case.findings, config.lint.fail_on),
         versions={"skillgate": __version__},
     )

@@ -19,7 +19,7 @@ from skillgate.bench.journal import FILE_NAME as JOURNAL_NAME
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.runner import Bench, Progress
-from skillgate.config import Config, RunConfig
+from skillgate.config import FILE_NAME, Config, LintConfig, RunConfig
 from skillgate.core import Decision, GateReport, Report, Spend, Verdict, usd
 from skillgate.errors import PrerequisiteError, UsageError, writing
 from skillgate.gate.changes import Subject, changed_skills, library_at, misspelt_files, single_subject
@@ -41,6 +41,7 @@ from skillgate.report import markdown
 from skillgate.stats.power import PASS_RATIO_SD, detectable_effect
 from skillgate.stats.verdict import worst
 
+LINT_IS_NEW = "Its `lint` settings count from the next change on."
 MISSPELT = "`{path}` was not looked at: a skill is a file called exactly `SKILL.md`."
 NOTHING = "no skill changed in this range: nothing to do"
 
@@ -83,6 +84,9 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
     with tempfile.TemporaryDirectory(prefix="skillgate-") as scratch:
         source = RangeSource(repository, target, tip, Path(scratch))
         config = _configure(source, options)
+        if source.brings(options.config or FILE_NAME):  # or a change could switch off the rules against it
+            config = msgspec.structs.replace(config, lint=LintConfig())
+            source.notes.append(LINT_IS_NEW)
         subjects = [s for s in changed_skills(repository, start, tip) if any(map(config.covers, s.paths))]
         source.notes += [MISSPELT.format(path=path) for path in misspelt_files(repository, start, tip)]
         changed = {subject.change.path for subject in subjects}

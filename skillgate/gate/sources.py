@@ -23,7 +23,7 @@ from skillgate.lint.sift import NOTHING_KNOWN, Baseline, read_baseline
 from skillgate.shipped import shipped
 
 BUILTIN = "builtin:"
-MAX_BYTES = 1_000_000
+MAX_BYTES = 10_000_000
 
 
 class Source(Protocol):
@@ -36,6 +36,9 @@ class Source(Protocol):
 
     def folder(self, path: str) -> Path | None:
         """Return a folder of the repository on disk, None when there is none."""
+
+    def brings(self, path: str) -> bool:
+        """Say whether a file comes with the change that is judged, which must not choose its own rules."""
 
 
 class FolderSource:
@@ -53,6 +56,10 @@ class FolderSource:
         if not target.is_file() or target.stat().st_size > MAX_BYTES:
             raise _unreadable(path)
         return target.read_bytes()
+
+    def brings(self, path: str) -> bool:
+        """Say no: nobody judges here but the user."""
+        return False
 
     def folder(self, path: str) -> Path | None:
         """Return a folder below the root (or at an absolute path)."""
@@ -78,6 +85,11 @@ class RangeSource:
         if not entry.is_regular or entry.size > MAX_BYTES:
             raise _unreadable(path)
         return self._repository.blobs({path: entry})[path]
+
+    def brings(self, path: str) -> bool:
+        """Say whether the head has this file and the base does not."""
+        base, head = self._trees
+        return posixpath.normpath(path) not in base and posixpath.normpath(path) in head
 
     def folder(self, path: str) -> Path | None:
         """Write a folder out and return it."""
@@ -153,7 +165,7 @@ def _rule_folders(source: Source, config: Config) -> Iterator[Path]:
 def read_known(source: Source, config: Config) -> Baseline:
     """Read the baseline that the configuration names, if it names one. Raises: ConfigError with path:line."""
     path = config.lint.baseline
-    if path is None:
+    if path is None or source.brings(path):
         return NOTHING_KNOWN
     content = source.read(path)
     if content is None:

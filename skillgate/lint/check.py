@@ -87,3 +87,11 @@ def listed(skill: Skill) -> Listed:
 def quoted(names: Sequence[str]) -> str:
     """Write names as code, with commas."""
     return ", ".join(f"`{name}`" for name in names)
+
+
+def more(names: Sequence[str], shown: int = 3) -> str:
+    """Name the others of a group in parentheses, at most `shown` of them; nothing when there are none."""
+    if not names:
+        return ""
+    left = len(names) - shown
+    return f" (also {quoted(names[:shown])}{f' and {left} more' if left > 0 else ''})"

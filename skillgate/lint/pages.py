@@ -7,7 +7,7 @@ from collections.abc import Collection, Sequence
 
 import msgspec
 
-from skillgate.lint.rule import Example, Rule, Variant, clean
+from skillgate.lint.rule import Example, Rule, Variant
 
 _INTRODUCTION = """\
 # Rules
@@ -49,6 +49,7 @@ def _page(rule: Rule) -> str:
         f"\n{rule.why.strip()}\n",
         f"\n**Says:** {rule.message}. {rule.hint}\n",
         "".join(_variant(rule, variant) for variant in rule.variants.values()),
+        f"\n**`--fix`** {rule.fix}\n" if rule.fix else "",
         f"\n**Evidence**\n{evidence}",
         f"\n**Options**\n{options}" if options else "",
         f"\n**Before**\n{_example(rule.examples.bad[0])}\n**After**\n{_example(rule.examples.good[0])}",
@@ -71,5 +72,10 @@ def _variant(rule: Rule, variant: Variant) -> str:
 def _example(example: Example) -> str:
     files = {"SKILL.md": example} if isinstance(example, str) else example
     return "".join(
-        f"\n`{path}`\n``````\n{clean(content.rstrip())}\n``````\n" for path, content in files.items()
+        f"\n`{path}`\n``````\n{_visible(content.rstrip())}\n``````\n" for path, content in files.items()
     )
+
+
+def _visible(text: str) -> str:
+    """Spell out what cannot be seen: it is what some examples are about."""
+    return "".join(c if c.isprintable() or c == "\n" else f"<U+{ord(c):04X}>" for c in text)

@@ -52,7 +52,7 @@ class Variant(Struct, kw_only=True):
 
 
 class Rule(Struct, kw_only=True, dict=True):
-    """One rule file. `{...}` in messages and hints is filled by the check.
+    """One rule file. `{...}` in messages and hints is filled by the check; `fix` is what `--fix` does.
 
     Rules of a client are on where `lint.clients` names it, rules of style where `lint.rules` names them.
     """
@@ -65,6 +65,7 @@ class Rule(Struct, kw_only=True, dict=True):
     options: dict[str, Any] = msgspec.field(name="with", default_factory=dict)
     message: str
     hint: str
+    fix: str = ""
     variants: dict[str, Variant] = {}
     why: str
     evidence: Annotated[tuple[Evidence, ...], msgspec.Meta(min_length=1)]

@@ -14,9 +14,9 @@ from typing import NamedTuple
 import msgspec
 
 from skillgate.config import LintConfig
-from skillgate.core import SCHEMA_VERSION, Finding, Struct
+from skillgate.core import SCHEMA_VERSION, Finding, Location, Struct
 from skillgate.document import decode
-from skillgate.lint.check import Hit, quoted
+from skillgate.lint.check import Check, Hit, quoted
 from skillgate.lint.checks.suppression import Comment, Suppression
 from skillgate.lint.rule import Rule
 
@@ -57,28 +57,31 @@ def sift(
     config: LintConfig,
     *,
     baseline: Baseline = NOTHING_KNOWN,
-    trusted: Collection[str] | None = None,
+    trusted: Iterable[str] | None = None,
 ) -> Sifted:
     """Take out what is silenced; `rules` are those that were applied.
 
-    `trusted` are the fingerprints of security findings that a comment may silence; None trusts every comment.
+    `trusted` are the fingerprints of security findings that comments may silence, each as often as it stands
+    there; None trusts every comment.
     """
     wanted = [found for finding in findings for found in _at_its_path(finding, config)]
     counted = [comment for comment in comments if comment.reason]
-    ignored = [
-        f for f in wanted if _is_trusted(f, trusted) and any(c.covers(f.rule, f.where) for c in counted)
-    ]
+    used = list(_used(counted, wanted))
+    covered = dict.fromkeys(finding for _, finding in used)
+    ignored = dict.fromkeys(covered if trusted is None else _trusted(covered, Counter(trusted)))
     shown = [finding for finding in wanted if finding not in ignored]
-    shown += _useless(counted, wanted, rules, config)
+    shown += _useless(counted, {(comment.where, f.rule) for comment, f in used}, rules, config)
     left, baselined = _without_known(shown, baseline)
-    return Sifted(
-        tuple(sorted(left, key=lambda f: (f.where, f.rule, f.match, f.message))), tuple(ignored), baselined
-    )
+    ordered = sorted(left, key=lambda f: (f.where, f.rule, f.match, f.message))
+    return Sifted(tuple(ordered), tuple(ignored), baselined)
 
 
 def read_baseline(text: str, path: str) -> Baseline:
     """Read a baseline from JSON. Raises: ConfigError with path:line."""
-    return decode(text, Baseline, path)
+    try:
+        return msgspec.json.decode(text, type=Baseline)
+    except msgspec.DecodeError:
+        return decode(text, Baseline, path)  # a hundred times slower, but it says where
 
 
 def write_baseline(findings: Iterable[Finding]) -> str:
@@ -92,6 +95,19 @@ def write_baseline(findings: Iterable[Finding]) -> str:
     return f'{{\n  "schema": {SCHEMA_VERSION},\n  "findings": [{inside}\n  ]\n}}\n'
 
 
+def merged(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Give equal findings of a file once, at the first place, with the lines of the others."""
+    places: dict[Finding, list[Finding]] = {}
+    for finding in findings:
+        alike = msgspec.structs.replace(finding, where=Location(path=finding.where.path))
+        places.setdefault(alike, []).append(finding)
+    for first, *others in places.values():
+        more = list(dict.fromkeys(str(other.where.line) for other in others))
+        shown = ", ".join(more[:5]) + (", …" if len(more) > 5 else "")
+        also = f" (also on {'line' if len(more) == 1 else 'lines'} {shown})" if more else ""
+        yield msgspec.structs.replace(first, message=first.message + also)
+
+
 def _at_its_path(finding: Finding, config: LintConfig) -> Iterator[Finding]:
     wanted = config.at(finding.rule, finding.where.path)
     if wanted is True:
@@ -100,19 +116,37 @@ def _at_its_path(finding: Finding, config: LintConfig) -> Iterator[Finding]:
         yield msgspec.structs.replace(finding, severity=wanted)
 
 
-def _is_trusted(finding: Finding, trusted: Collection[str] | None) -> bool:
-    return trusted is None or finding.scope != SECURITY or finding.fingerprint in trusted
+def _used(comments: Sequence[Comment], findings: Sequence[Finding]) -> Iterator[tuple[Comment, Finding]]:
+    """Give each comment with each finding that it covers."""
+    at: dict[str, list[Comment]] = {}
+    for comment in comments:
+        at.setdefault(comment.where.path, []).append(comment)
+    for finding in findings:
+        for comment in at.get(finding.where.path, ()):
+            if comment.covers(finding.rule, finding.where):
+                yield comment, finding
+
+
+def _trusted(findings: Iterable[Finding], left: Counter[str]) -> Iterator[Finding]:
+    for finding in findings:
+        if finding.scope == SECURITY:
+            left[finding.fingerprint] -= 1
+        if finding.scope != SECURITY or left[finding.fingerprint] >= 0:
+            yield finding
 
 
 def _useless(
-    comments: Sequence[Comment], findings: Sequence[Finding], rules: Sequence[Rule], config: LintConfig
+    comments: Sequence[Comment], used: Collection[object], rules: Sequence[Rule], config: LintConfig
 ) -> Iterator[Finding]:
-    """Give the comments that silence nothing; a rule that is off cannot tell."""
+    """Give the comments that silence nothing, given where comments did so, and for which rule.
+
+    A rule that is off cannot tell, nor one that looks at all skills: the others may not be there.
+    """
     about = next((rule for rule in rules if isinstance(rule.checker, Suppression)), None)
-    applied = {rule.id for rule in rules}
+    applied = {rule.id for rule in rules if isinstance(rule.checker, Check)}
     for comment in comments if about else ():
-        used = {f.rule for f in findings if comment.covers(f.rule, f.where)}
-        unused = [name for name in comment.rules if name in applied and name not in used]
+        able = (name for name in comment.rules if config.at(name, comment.where.path) is not False)
+        unused = [name for name in able if name in applied and (comment.where, name) not in used]
         if unused and about:
             hit = Hit(
                 where=comment.where,

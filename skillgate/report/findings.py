@@ -21,7 +21,10 @@ def render_text(
     findings: Sequence[Finding], sources: Mapping[str, str], ignored: int = 0, baselined: int = 0
 ) -> str:
     """Write each finding with its source line where `sources` (path -> text) has it, and a summary."""
-    lines = {path: _lines(text) for path, text in sources.items()}
+    lines: dict[str, list[str | None]] = {path: [*_lines(text)] for path, text in sources.items()}
+    for finding in findings:
+        if finding.redacted and finding.where.path in lines:  # nor may another finding show this line
+            lines[finding.where.path][finding.where.line - 1 : finding.where.line] = [None]
     first_of = {finding.rule: at for at, finding in reversed(list(enumerate(findings)))}
     blocks = [
         _finding(finding, lines.get(finding.where.path, []), with_evidence=first_of[finding.rule] == at)
@@ -57,11 +60,12 @@ def _suppressed(ignored: int, baselined: int) -> str:
     return f"{', '.join(parts)}." if parts else ""
 
 
-def _finding(finding: Finding, lines: list[str], with_evidence: bool) -> str:
+def _finding(finding: Finding, lines: list[str | None], with_evidence: bool) -> str:
     where = finding.where
+    line = lines[where.line - 1] if 0 < where.line <= len(lines) else None
     shown = [f"{clean(str(where))}: {finding.severity}: {clean(finding.message)} [{clean(finding.rule)}]"]
-    if 0 < where.line <= len(lines) and not finding.redacted:
-        shown += _excerpt(where.line, where.column, lines[where.line - 1], finding.match)
+    if line is not None:
+        shown += _excerpt(where.line, where.column, line, finding.match)
     remarks = {"hint": finding.hint, "evidence": finding.evidence if with_evidence else ""}
     shown += [f"  {name}: {clean(text)}" for name, text in remarks.items() if text]
     return "\n".join([*shown, ""])

@@ -198,7 +198,12 @@ def cost_lines(report: Report) -> list[str]:
     if report.plan is not None:
         scored = sum(run.outcome.is_scored for run in report.runs)
         lines = [f"{count(scored, 'scored run')} of {len(report.plan.cells)} planned. {money(report.spend)}"]
-    return [*lines, *_grouped(report.runs), *_weight(report.weight_base, report.weight_head)]
+    return [
+        *lines,
+        *_grouped(report.runs),
+        *_weight(report.weight_base, report.weight_head),
+        *_reading(report),
+    ]
 
 
 def money(spend: Spend) -> str:
@@ -236,6 +241,22 @@ def _weight(before: TokenWeight | None, after: TokenWeight | None) -> list[str]:
     gone = "" if after else ", before"
     paid = "Listing is paid on every request, body and references on use."
     return [f"Token weight ({sides[-1].tokenizer}{gone}): {parts}. {paid}"]
+
+
+def _reading(report: Report) -> list[str]:
+    """Say what a thousand uses and a thousand listings of a skill cost, where the model has a known price."""
+    sides = [weight for weight in (report.weight_base, report.weight_head) if weight]
+    price = report.input_price
+    if price is None or not sides:
+        return []
+    use, listing = (
+        " → ".join(
+            dict.fromkeys(f"${getattr(weight, name) * price.usd_per_mtok / 1000:,.2f}" for weight in sides)
+        )
+        for name in ("body", "listing")
+    )
+    each = f"at ${price.usd_per_mtok:g} per million input tokens of {price.model}, before caching"
+    return [f"1,000 uses read the body for {use}, 1,000 requests list it for {listing} ({each})."]
 
 
 def _part(name: str, values: list[int]) -> str:

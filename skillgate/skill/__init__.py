@@ -6,17 +6,19 @@ unbounded time; what was cut short stands in `facts`. Knows no rule and no token
 
 from __future__ import annotations
 
+import bisect
 import posixpath
 import re
 from collections.abc import Iterator, Mapping
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from skillgate.skill import markdown
+from skillgate.skill import markdown, tree
 from skillgate.skill.files import SKILL_FILE, Files, Stray, discover, is_too_long, scan
 from skillgate.skill.frontmatter import Field, Frontmatter, Problem, read_frontmatter
 from skillgate.skill.markdown import CodeBlock, Link, Slice, is_file_name
 from skillgate.skill.source import MAX_FILE_BYTES, MAX_LINES, Facts, Source, decode
+from skillgate.skill.tree import Step
 
 if TYPE_CHECKING:
     from markdown_it.token import Token
@@ -35,6 +37,7 @@ __all__ = [
     "Skill",
     "Slice",
     "Source",
+    "Step",
     "Stray",
     "discover",
     "is_file_name",
@@ -139,7 +142,17 @@ class Skill:
 
     def slice_at(self, line: int) -> Slice | None:
         """Return the part of the body that a line stands in, None before the first heading."""
-        return next((part for part in reversed(self.slices) if part.line <= line), None)
+        over = self.slices_over(line)
+        return over[-1] if over else None
+
+    def slices_over(self, line: int) -> tuple[Slice, ...]:
+        """Return the part of the body that a line stands in, after those around it, outermost first."""
+        at = bisect.bisect_right(self.slices, line, key=lambda part: part.line)
+        return self._nested[at - 1] if at else ()
+
+    @cached_property
+    def _nested(self) -> tuple[tuple[Slice, ...], ...]:
+        return markdown.nested(self.slices)
 
     @cached_property
     def code_blocks(self) -> tuple[CodeBlock, ...]:
@@ -150,6 +163,12 @@ class Skill:
     def links(self) -> tuple[Link, ...]:
         """Return the targets of links and images."""
         return markdown.links(self.source, self._parsed)
+
+    @cached_property
+    def all_links(self) -> tuple[Link, ...]:
+        """Return the targets of links and images in all Markdown files of the skill."""
+        others = (source for source in self.sources[1:] if source.is_markdown)
+        return (*self.links, *(link for source in others for link in markdown.plain_links(source)))
 
     @cached_property
     def prose(self) -> tuple[tuple[int, str], ...]:
@@ -177,12 +196,14 @@ class Skill:
         return self._masked(in_code=True)
 
     def _masked(self, *, in_code: bool) -> str:
-        lines = enumerate(self.source.lines, 1)
-        kept = (
-            text if number >= self.body_line and (number in self._code_lines) == in_code else " " * len(text)
-            for number, text in lines
-        )
-        return "\n".join(kept)
+        pieces, at = [_blank(self.text[: self._front.body])], self._front.body
+        for block in self.code_blocks:  # in the order of the file, and none inside another
+            start, end = max(self.source.start(block.line - 1), at), self.source.start(block.end_line)
+            prose, code = self.text[at:start], self.text[start:end]
+            pieces += (_blank(prose), code) if in_code else (prose, _blank(code))
+            at = max(end, at)
+        rest = self.text[at:]
+        return "".join((*pieces, _blank(rest) if in_code else rest))
 
     # --- the other files
 
@@ -190,6 +211,17 @@ class Skill:
     def sources(self) -> tuple[Source, ...]:
         """Return SKILL.md and the text files beside it, up to MAX_TREE_BYTES in all."""
         return (self.source, *self._siblings())
+
+    @cached_property
+    def texts(self) -> Mapping[str, Source]:
+        """Return the text files by their names in the folder."""
+        start = len(self.locate("x")) - 1
+        return {source.path[start:]: source for source in self.sources}
+
+    @cached_property
+    def steps(self) -> Mapping[str, Step]:
+        """Return how SKILL.md leads to the other files; those that nothing leads to are missing."""
+        return tree.steps(self.files.names, self.texts, SKILL_FILE)
 
     def _siblings(self) -> Iterator[Source]:
         left = MAX_TREE_BYTES
@@ -202,7 +234,7 @@ class Skill:
                 reason = f"the text files of this skill hold more than {MAX_TREE_BYTES:,} characters"
                 yield Source(source.path, "", Facts(unreadable=reason))
                 return
-            if "\0" not in source.text:  # a program without a suffix is no text
+            if "\0" not in source.text or posixpath.splitext(name)[1]:  # without a suffix it is a program
                 yield source
 
     def _load(self, name: str) -> Source:
@@ -211,6 +243,10 @@ class Skill:
         except OSError as error:
             return Source(self.locate(name), "", Facts(unreadable=error.strerror or str(error)))
         return decode(raw, self.locate(name), MAX_LINES if name == SKILL_FILE else None)
+
+
+def _blank(text: str) -> str:
+    return "\n".join(" " * len(line) for line in text.split("\n"))
 
 
 def parse(files: Files, path: str) -> Skill:

@@ -30,7 +30,8 @@ class Files:
 
     `names` are sorted and relative with forward slashes, `links` lead out of the folder or nowhere,
     `programs` have the right to be executed (None: nobody knows). A folder below with a SKILL.md of its own
-    is another skill and left out, as are version control, caches and installed packages.
+    is another skill and left out, its files are only `known`; left out too are version control, caches and
+    installed packages.
     """
 
     def __init__(
@@ -42,11 +43,11 @@ class Files:
     ) -> None:
         self.programs = frozenset(programs) if programs is not None else None
         self.links = frozenset(links)
-        self._known = frozenset(names) | self.links
+        self.known = frozenset(names) | self.links
         self._read = read
-        nested = {posixpath.dirname(name) for name in self._known if name.endswith(f"/{SKILL_FILE}")}
+        nested = {posixpath.dirname(name) for name in self.known if name.endswith(f"/{SKILL_FILE}")}
         foreign = nested | self.links
-        self._own = frozenset(n for n in self._known if n not in foreign and foreign.isdisjoint(_parents(n)))
+        self._own = frozenset(n for n in self.known if n not in foreign and foreign.isdisjoint(_parents(n)))
         self.names = tuple(sorted(self._own))
 
     @classmethod
@@ -59,14 +60,13 @@ class Files:
             raise UsageError(f"{folder}: there is no such folder", "Name a folder that holds a SKILL.md.")
         root = folder.resolve()
         names, links, programs = list[str](), list[str](), list[str]()
-        for parent, folders, files in os.walk(root):
-            _prune(folders)
+        for parent, prefix, folders, files in _walk(root):
             for name in (*folders, *files):
-                path = Path(parent, name)
-                if path.is_symlink() and not (name in files and _target(path).is_relative_to(root)):
-                    links.append(path.relative_to(root).as_posix())
+                path = os.path.join(parent, name)  # noqa: PTH118  five times as fast as a Path, per file
+                if os.path.islink(path) and not (name in files and _target(path).is_relative_to(root)):  # noqa: PTH114
+                    links.append(prefix + name)
                 elif name in files:
-                    names.append(path.relative_to(root).as_posix())
+                    names.append(prefix + name)
                     programs += names[-1:] if os.access(path, os.X_OK) else ()
 
         def read(name: str, limit: int) -> bytes:
@@ -94,7 +94,7 @@ class Files:
 
     def has(self, path: str) -> bool:
         """Say whether a file or folder of this name exists, other skills below and links included."""
-        known = path in self._known or path in self._folders or path in ("", ".")
+        known = path in self.known or path in self._folders or path in ("", ".")
         return known or not self.links.isdisjoint(_parents(path))
 
     def digest(self) -> str:
@@ -107,7 +107,7 @@ class Files:
 
     @cached_property
     def _folders(self) -> frozenset[str]:
-        return frozenset(parent for name in self._known for parent in _parents(name))
+        return frozenset(parent for name in self.known for parent in _parents(name))
 
 
 def is_too_long(name: str) -> bool:
@@ -143,14 +143,13 @@ def scan(root: Path) -> Found:
     """Search a folder for skills and strays, both sorted; links are not followed."""
     skills: list[str] = []
     strays: list[Stray] = []
-    for parent, folders, files in os.walk(root):
-        _prune(folders)
-        inside = Path(parent).relative_to(root)
+    for _, prefix, folders, files in _walk(root):
+        inside = prefix.rstrip("/") or "."
         if SKILL_FILE in files:
-            skills.append(inside.as_posix())
-        strays += [Stray((inside / name).as_posix(), "case") for name in files if is_misspelt(name)]
-        if SKILL_FILE in files or inside.name in _SKILL_FOLDERS:
-            strays += _stray_links(root, inside, (*folders, *files))
+            skills.append(inside)
+        strays += [Stray(prefix + name, "case") for name in files if is_misspelt(name)]
+        if SKILL_FILE in files or posixpath.basename(inside) in _SKILL_FOLDERS:
+            strays += _stray_links(root, [prefix + name for name in (*folders, *files)])
     return Found(tuple(sorted(skills)), tuple(sorted(strays)))
 
 
@@ -159,22 +158,27 @@ def is_misspelt(name: str) -> bool:
     return name.lower() == SKILL_FILE.lower() and name != SKILL_FILE
 
 
-def _stray_links(root: Path, inside: Path, names: Iterable[str]) -> Iterator[Stray]:
-    for path in (root / inside / name for name in names):
-        if path.is_symlink():
-            target, spelled = _target(path), path.relative_to(root).as_posix()
+def _stray_links(root: Path, names: Iterable[str]) -> Iterator[Stray]:
+    for name in names:
+        if (root / name).is_symlink():
+            target = _target(root / name)
             if not target.exists():
-                yield Stray(spelled, "dangling")
-            elif not target.is_relative_to(root.resolve()):
-                yield Stray(spelled, "outside")
+                yield Stray(name, "dangling")
+            elif not target.is_relative_to(_target(root)):
+                yield Stray(name, "outside")
 
 
-def _target(link: Path) -> Path:
+def _walk(root: Path) -> Iterator[tuple[str, str, list[str], list[str]]]:
+    """Walk as os.walk does, without skipped folders; the second part is the prefix of names below `root`."""
+    top = str(root)
+    for parent, folders, files in os.walk(top):
+        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
+        inside = parent[len(top) :].strip(os.sep).replace(os.sep, "/")
+        yield parent, f"{inside}/" if inside else "", folders, files
+
+
+def _target(link: str | Path) -> Path:
     return Path(os.path.realpath(link))  # Path.resolve raises where links form a circle
-
-
-def _prune(folders: list[str]) -> None:
-    folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
 
 
 def _parents(name: str) -> Iterator[str]:

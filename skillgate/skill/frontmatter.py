@@ -20,18 +20,26 @@ MAX_FRONTMATTER_CHARS = 32_000
 MAX_BRACKETS = 500  # thousands of open ones cost the slower loader seconds
 
 
+class Child(NamedTuple):
+    """What a list or a mapping holds; `key` is empty in a list, `value` as that of a field."""
+
+    key: str
+    value: str
+    tag: str
+
+
 class Field(Struct, kw_only=True):
     """One key of the frontmatter. `text` is None unless the value is text; `tag` is its YAML type.
 
-    `value` is a scalar as it is written, whatever its type, empty for a list or a mapping. `children` are
-    the tags of what a list or a mapping holds. The value stands from `value_at` up to `end_at`.
+    `value` is a scalar as it is written, whatever its type, empty for a list or a mapping; those have
+    `children`. The value stands from `value_at` up to `end_at`.
     """
 
     key: str
     text: str | None
     tag: str
     value: str = ""
-    children: tuple[str, ...] = ()
+    children: tuple[Child, ...] = ()
     key_at: Location
     value_at: Location
     end_at: Location
@@ -58,6 +66,10 @@ _OPEN = re.compile(r"---[ \t]*\n")
 _CLOSE = re.compile(r"^---[ \t]*$\n?", re.MULTILINE)
 _LATE = re.compile(r"\s*---[ \t]*\n(?:[\w-]+:.*\n)")
 _KEY_LINE = re.compile(r"^([A-Za-z_][\w-]*):[ \t]*(.*(?:\n[ \t]+.*)*)", re.MULTILINE)
+_DOUBLE = re.compile(r"the key `(.*)` stands here twice", re.DOTALL)
+_HALF = re.compile("[\ud800-\udfff]")
+_PLAIN = "binary bool float int map merge null omap pairs seq set str timestamp value"
+_PLAIN_TAGS = frozenset(f"tag:yaml.org,2002:{name}" for name in _PLAIN.split())
 _UNQUOTED_COLON = re.compile(r"[^\S\n]*(?:- )?([\w-]+):[ \t]+(?![\"'|>\[{&*!#])\S.*?:(?: |$)")
 
 
@@ -90,6 +102,7 @@ def _read_yaml(source: Source, text: str, start: int, body: int) -> Frontmatter:
         fields = dict(_fields(source, node, start))
         refuse_bomb(node)
         refuse_duplicates(node)
+        problem = _half_character(fields) or _unsafe_tag(source, node, start)
     except yaml.MarkedYAMLError as error:
         ended = "end of stream" in str(error.problem)  # what was opened tells more than where the text ends
         mark = (error.context_mark if ended else None) or error.problem_mark or error.context_mark
@@ -104,9 +117,7 @@ def _read_yaml(source: Source, text: str, start: int, body: int) -> Frontmatter:
 
 def _fields(source: Source, node: yaml.MappingNode, start: int) -> Iterator[tuple[str, Field]]:
     for key, value in node.value:
-        scalar = str(value.value) if isinstance(value, yaml.ScalarNode) else ""
-        items = [] if isinstance(value, yaml.ScalarNode) else value.value
-        children = [item[1] if isinstance(item, tuple) else item for item in items]
+        scalar = _scalar(value)
         yield (
             str(key.value),
             Field(
@@ -114,7 +125,7 @@ def _fields(source: Source, node: yaml.MappingNode, start: int) -> Iterator[tupl
                 text=scalar if value.tag == "tag:yaml.org,2002:str" else None,
                 tag=_short(value.tag),
                 value=scalar,
-                children=tuple(_short(child.tag) for child in children),
+                children=tuple(_children(value)),
                 key_at=source.location(start + key.start_mark.index),
                 value_at=source.location(start + value.start_mark.index),
                 end_at=source.location(start + value.end_mark.index),
@@ -122,8 +133,50 @@ def _fields(source: Source, node: yaml.MappingNode, start: int) -> Iterator[tupl
         )
 
 
+def _children(node: yaml.Node) -> Iterator[Child]:
+    for item in () if isinstance(node, yaml.ScalarNode) else node.value:
+        key, value = item if isinstance(item, tuple) else (None, item)
+        yield Child(_scalar(key), _scalar(value), _short(value.tag))
+
+
+def _scalar(node: yaml.Node | None) -> str:
+    return str(node.value) if isinstance(node, yaml.ScalarNode) else ""
+
+
 def _short(tag: str) -> str:
     return tag.rpartition(":")[2]
+
+
+def _half_character(fields: Mapping[str, Field]) -> Problem | None:
+    """Find what libyaml refuses and other loaders let through: an escape for half of a character."""
+    for field in fields.values():
+        half = _HALF.search(field.value)
+        if half:
+            detail = f"`\\u{ord(half[0]):x}` in the value of `{field.key}` is only half of a character"
+            return Problem(kind="yaml", detail=detail, where=field.value_at, key=field.key)
+    return None
+
+
+def _unsafe_tag(source: Source, node: yaml.Node, start: int) -> Problem | None:
+    """Find a tag that asks for more than text, numbers, lists and mappings."""
+    for item in _walk(node):
+        if item.tag not in _PLAIN_TAGS:
+            shown = item.tag.replace("tag:yaml.org,2002:", "!!")
+            where = source.location(start + item.start_mark.index)
+            return Problem(kind="unsafe-tag", detail=shown, where=where)
+    return None
+
+
+def _walk(node: yaml.Node) -> Iterator[yaml.Node]:
+    stack, seen = [node], set[int]()
+    while stack:
+        item = stack.pop()
+        if id(item) in seen:
+            continue
+        seen.add(id(item))
+        yield item
+        for part in () if isinstance(item, yaml.ScalarNode) else item.value:
+            stack += part if isinstance(part, tuple) else (part,)
 
 
 def _salvage(source: Source, text: str, start: int) -> dict[str, Field]:
@@ -148,5 +201,8 @@ def _explain(source: Source, offset: int, error: yaml.MarkedYAMLError) -> Proble
     line = _UNQUOTED_COLON.match(source.lines[where.line - 1])
     if line and "mapping values are not allowed" in str(error.problem):
         return Problem(kind="unquoted-colon", detail=line[1], where=where, key=line[1])
+    double = _DOUBLE.fullmatch(str(error.problem))
+    if double:
+        return Problem(kind="duplicate-key", detail=double[1], where=where, key=double[1])
     detail = ", ".join(str(part) for part in (error.context, error.problem) if part)
     return Problem(kind="yaml", detail=detail, where=where)

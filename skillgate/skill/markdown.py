@@ -97,6 +97,15 @@ def slices(tokens: Sequence[Token], last_line: int) -> tuple[Slice, ...]:
     )
 
 
+def nested(parts: Sequence[Slice]) -> tuple[tuple[Slice, ...], ...]:
+    """Return each part behind those that it belongs to, outermost first."""
+    over: list[tuple[Slice, ...]] = []
+    for part in parts:
+        last = over[-1] if over else ()
+        over.append((*(one for one in last if one.level < part.level), part))
+    return tuple(over)
+
+
 def _span(token: Token) -> tuple[int, int]:
     first, end = token.map or (0, 0)
     return first, end
@@ -112,11 +121,18 @@ _SUFFIXES = re.compile(
 _NAMES = frozenset({"dockerfile", "makefile", "procfile", "jenkinsfile", "gemfile", "rakefile", "justfile"})
 _LIBRARY = re.compile(r"[A-Z]\w*\.js")  # Node.js, Next.js
 _PATH = r"[\w.@~/{}<>$*\[\]-]*[\w}>\]]"
-_IN_INFO = re.compile(rf"\b(?:title|file|filename|path|name)=[\"']?({_PATH})|^[\w+-]+[: ]({_PATH})$")
-_IN_COMMENT = re.compile(
-    rf"\s*(?:#|//|--|;|%|/\*++|<!--)\s*(?:[Ff]ile(?:name)?:\s*)?({_PATH})\s*(?:\*/|-->)?\s*"
+_IN_INFO = re.compile(
+    rf"\b(?:title|file|filename|path|name)[=:] ?[\"']?({_PATH})|^[\w+-]+[: ]({_PATH})$"
+    r"|^((?:[\w.@-]+/)+[\w.@-]+)$"
 )
+_IN_COMMENT = re.compile(
+    rf"\s*(?:#|//|--|;|%|/\*++|<!--)\s*(?:(?:[Ff]ile(?:name)?|[Pp]ath|[Ss]ave (?:as|to)):?\s+)?`?({_PATH})`?"
+    r"(?:\s+[-–—(](?!.*\b(?:excerpt|partial|snippet|add|change)).{1,80})?\s*(?:\*/|-->)?\s*"
+)
+_IN_COMMAND = re.compile(rf"(?:cat|tee)\s+>?>?\s*({_PATH})\s*<<.*|cat\s+<<\S*\s*>>?\s*({_PATH})")
 _IN_TITLE = re.compile(rf"`({_PATH})`|\*\*({_PATH}):?\*\*|(?:^|[\s(])((?:[\w.@-]+/)+[\w.@-]+\w)")
+_LABEL = re.compile(r"\**(?:file|filename|path):", re.IGNORECASE)
+_CREATES = re.compile(r"\b(?:create|save|write|put|place|store)\b", re.IGNORECASE)
 _SAME_LANGUAGE = (
     "yaml yml",
     "js jsx mjs cjs javascript ts tsx typescript",
@@ -184,24 +200,33 @@ def _named_path(tokens: Sequence[Token], at: int, language: str) -> tuple[str, i
         return found, line
     line += token.type == "fence"
     for number, text in enumerate(token.content.split("\n", 2)[:2]):
-        found = _first_path(_IN_COMMENT.fullmatch(text[:MAX_TITLE_CHARS]))
+        shown = text[:MAX_TITLE_CHARS]
+        found = _first_path(_IN_COMMENT.fullmatch(shown) or _IN_COMMAND.fullmatch(shown.strip()))
         if found:
             return found, line + number
-        if not text.startswith("#!"):
+        if text.strip() not in ("", "---") and not text.startswith("#!"):
             break
-    return _announced(tokens[at - 1], tokens[at - 2], language) if at >= 3 else None
+    return _announced(tokens, at, language)
 
 
-def _announced(closing: Token, inline: Token, language: str) -> tuple[str, int] | None:
-    if closing.type not in ("heading_close", "paragraph_close"):
-        return None
+def _announced(tokens: Sequence[Token], at: int, language: str) -> tuple[str, int] | None:
+    """Look in the line just before; where a sentence is there, in the heading over it too."""
+    if at >= 3 and tokens[at - 1].type in ("heading_close", "paragraph_close"):
+        found = _named_in(tokens[at - 2], tokens[at - 1].type, language)
+        under_heading = at >= 6 and tokens[at - 1].type == "paragraph_close"
+        if not found and under_heading and tokens[at - 4].type == "heading_close":
+            found = _named_in(tokens[at - 5], "heading_close", language)
+        return found
+    return None
+
+
+def _named_in(inline: Token, closing: str, language: str) -> tuple[str, int] | None:
     text = inline.content.rpartition("\n")[2].strip()[-MAX_TITLE_CHARS:]
+    names = closing == "heading_close" or text.rstrip("*").endswith(":") or _CREATES.search(text)
     for match in _IN_TITLE.finditer(text):
         path = _first_path(match)
-        alone = (
-            closing.type == "heading_close" or text.rstrip("*").endswith(":") or match[0] == text.strip("*")
-        )
-        if path and alone and _speaks(path, language):
+        alone = _LABEL.sub("", text).strip("*:` ") == path
+        if path and (names or alone) and _speaks(path, language):
             return path, _span(inline)[1]
     return None
 
@@ -218,6 +243,17 @@ def _speaks(path: str, language: str) -> bool:
 
 
 # --- links ------------------------------------------------------------------------
+
+_PLAIN_LINK = re.compile(r"`[^`\n]*`|\]\(<?([^()\s<>]+)>?(?:[ \t]+[\"'][^\"'\n]*[\"'])?\)")
+
+
+def plain_links(source: Source) -> Iterator[Link]:
+    """Give the targets of inline links without a parse: for files whose blocks no rule looks at."""
+    if "](" not in source.text:
+        return
+    for match in _PLAIN_LINK.finditer(source.prose):
+        if match[1]:
+            yield Link(target=unquote(match[1]), where=source.location(match.start(1)))
 
 
 def links(source: Source, parsed: Parsed) -> tuple[Link, ...]:

@@ -14,7 +14,15 @@ from skillgate.core import Location, Struct
 
 MAX_FILE_BYTES = 1_000_000
 WINDOW = 300
+_WORD_CHARS = bytes(ord(chr(c).lower()) if c < 128 and chr(c).isalnum() else ord(" ") for c in range(256))
+_SILENCES = re.compile(r"(?:<!--|#|//)[ \t]*skillgate:[ \t]*ignore\b.*?(?:-->|$)")
 MAX_LINES = 10_000  # of a SKILL.md: a Markdown block costs up to 0.1 ms
+_FENCED = re.compile(
+    r"^(?P<indent>[ \t>]*)(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})[^\n]*(?:\n|\Z)"
+    r"(?:.*?^(?P=indent)?[ ]{0,3}(?P<end>(?P=fence)[`~]*)[ \t]*$|.*\Z)",
+    re.MULTILINE | re.DOTALL,
+)
+_INK = re.compile(r"[^\n]+")
 
 
 class Facts(Struct, kw_only=True):
@@ -49,6 +57,11 @@ class Source:
         return self.text.lower()
 
     @cached_property
+    def words(self) -> frozenset[str]:
+        """Return the ASCII words and numbers in lower case: to ask for many of them at once."""
+        return frozenset(self.text.encode("ascii", "replace").translate(_WORD_CHARS).decode().split())
+
+    @cached_property
     def lines(self) -> tuple[str, ...]:
         """Return the lines without their ends."""
         return tuple(self.text.split("\n"))
@@ -57,6 +70,22 @@ class Source:
     def starts(self) -> tuple[int, ...]:
         """Return the offset of each line."""
         return (0, *(match.end() for match in re.finditer("\n", self.text)))
+
+    @cached_property
+    def fenced(self) -> tuple[re.Match[str], ...]:
+        """Return the fenced blocks as a person sees them; one whose group `end` is None is never closed."""
+        if "```" not in self.text and "~~~" not in self.text:
+            return ()
+        return tuple(_FENCED.finditer(self.text))
+
+    @cached_property
+    def prose(self) -> str:
+        """Return the text with blanks for fenced blocks: offsets are those of the text."""
+        parts, end = [], 0
+        for block in self.fenced:
+            parts += [self.text[end : block.start()], _INK.sub(lambda run: " " * len(run[0]), block[0])]
+            end = block.end()
+        return "".join([*parts, self.text[end:]])
 
     def location(self, offset: int) -> Location:
         """Turn an offset in `text` into line and column."""
@@ -68,9 +97,13 @@ class Source:
         return self.starts[where.line - 1] + where.column - 1
 
     def around(self, start: int, end: int) -> tuple[str, str]:
-        """Return what stands before and after a match on the same line, at most WINDOW characters each."""
+        """Return what stands before and after a match on the same line, at most WINDOW characters each.
+
+        A comment that silences a finding is left out: the words of its reason are not the author's advice.
+        """
         before, after = self.text[max(0, start - WINDOW) : start], self.text[end : end + WINDOW]
-        return before.rpartition("\n")[2], after.partition("\n")[0]
+        before, after = before.rpartition("\n")[2], after.partition("\n")[0]
+        return _SILENCES.sub("", before), _SILENCES.sub("", after)
 
     def start(self, line: int) -> int:
         """Return the offset of a line counted from 0, the end of the text for one beyond it."""

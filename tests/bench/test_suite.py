@@ -233,20 +233,34 @@ def test_links_are_files_and_never_followed(tmp_path: Path) -> None:
     assert list(files_of(root)) == ["a-link", "gone", "b/file"]
 
 
-def test_task_facts_are_deliverables_and_literals_that_only_this_oracle_has(tiny_suite: Path) -> None:
+def test_task_facts_are_deliverables_and_texts_that_only_this_answer_has(tiny_suite: Path) -> None:
     other = tiny_suite / "tasks/other"
     shutil.copytree(tiny_suite / "tasks/add-double", other)
     added = [
-        "+def double(number_to_double):",
-        "+    # documentation of the parameters",
-        "+    return 'twice as much as before', existing_name, promised_name, short_one",
-        "-removed_identifier",
-        "+++ b/not_an_addition.py",
+        "+def number_times_two_plus_one(n):",
+        "+    # twice as much as ever before",
+        "+    return 'twice as much as it was then', 'it stands in the old file', 'it stands in the prompt'",
+        "-removed_name_of_old_times = 'removed with all it said'",
+        "+++ b/not_an_addition_of_mine.py",
     ]
     (other / "solution.patch").write_text("\n".join(added))
-    (tiny_suite / "repo/old.py").write_text("existing_name = 1\n")
-    edit(other, "task.yml", "## Requirement", "## Requirement\n  Use promised_name.\n")
+    (other / "tests/test_doubling.py").write_text(
+        "assert double(240758) == 481516, 'doubles what is doubled'\n"
+    )
+    (tiny_suite / "tests/shared.py").write_text("SAID = 'doubles what is doubled'\n")
+    (tiny_suite / "repo/old.py").write_text("# it stands in the old file\n")
+    edit(other, "task.yml", "## Requirement", "## Requirement\n  Here it stands in the prompt.\n")
+    grep = "grep -q 'a text that has to be there' calc/double.py"
+    edit(other, "task.yml", "test -f calc/double.py", grep)
     facts = task_facts(load_suite(tiny_suite))
+    oracle = [
+        "\n".join(line[1:].strip() for line in added[:3]),
+        "number_times_two_plus_one",
+        "twice as much as it was then",
+    ]
+    tests = ["240758", "481516", "a text that has to be there", grep, "test_doubling.py"]
+    answers = [Answer(text=text, source="the oracle") for text in oracle]
+    answers += [Answer(text=text, source="the held-out tests") for text in tests]
     assert facts == (
         TaskFacts(
             task="tiny/add-double",
@@ -257,9 +271,17 @@ def test_task_facts_are_deliverables_and_literals_that_only_this_oracle_has(tiny
             task="tiny/other",
             where=Location(path=f"{tiny_suite}/tasks/other/task.yml", line=7),
             deliverables=("calc/double.py",),
-            answers=(Answer(text="twice as much as before", source="the oracle"),),
+            answers=tuple(sorted(answers, key=lambda answer: answer.text)),
         ),
     )
+
+
+def test_a_text_of_two_answers_is_the_answer_of_neither(tiny_suite: Path) -> None:
+    shutil.copytree(tiny_suite / "tasks/add-double", tiny_suite / "tasks/other")
+    assert [fact.answers for fact in task_facts(load_suite(tiny_suite))] == [(), ()]
+    (tiny_suite / "tasks/other/solution.patch").write_text("+doubled_like_this_one = 1\n")
+    found = [fact.answers for fact in task_facts(load_suite(tiny_suite))]
+    assert found == [(), (Answer(text="doubled_like_this_one", source="the oracle"),)]
 
 
 def test_facts_are_located_as_the_user_names_the_suite(tiny_suite: Path) -> None:

@@ -211,6 +211,7 @@ def test_what_is_new_in_the_range_is_read_at_its_head_and_said(repo: Any, tmp_pa
     assert "the change brings its own judge here" in (tmp_path / "out/comment.md").read_text()
     assert notes.said == [
         "`skillgate.yml` is new in this range: the change brings its own judge here.",
+        "Its `lint` settings count from the next change on.",
         "`script.yml` is new in this range: the change brings its own judge here.",
     ]
 

@@ -56,7 +56,7 @@ def test_what_is_nowhere_is_none(repo: Any, tmp_path: Path) -> None:
 
 def test_what_is_no_plain_file_of_a_sane_size_is_refused(repo: Any, tmp_path: Path) -> None:
     (repo.folder / "link.yml").symlink_to("skillgate.yml")
-    repo.write("large.yml", "#" * 1_000_001)
+    repo.write("large.yml", "#" * 10_000_001)
     repo.commit()
     repo.commit()
     for read in (source(repo, tmp_path).read, FolderSource(repo.folder).read):

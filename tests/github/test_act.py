@@ -95,9 +95,8 @@ new file mode 100644
 @@ -0,0 +1 @@
 +note
 """
-SKILL = (
-    "---\nname: {name}\ndescription: Writes notes. Use when a note is asked for.\n---\n\n# Notes\n\n{text}\n"
-)
+DESCRIPTION = "Writes release notes. Use when release notes are asked for."
+SKILL = f"---\nname: {{name}}\ndescription: {DESCRIPTION}\n---\n\n# Notes\n\n{{text}}\n"
 
 
 class Consumer:

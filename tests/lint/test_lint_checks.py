@@ -16,30 +16,47 @@ def front(*lines: str) -> str:
     return "\n".join(["---", *lines, "---", ""])
 
 
+def bare(*lines: str) -> str:
+    return front(*lines) + "# Demo\n"
+
+
 DESCRIPTION = "description: Turns notes into prose. Use for notes."
 
 
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        (front("name: demo", DESCRIPTION, "allowed-tools: [Read, Bash]", "x: 1"), ["5:1 note unknown-key x"]),
-        (front("name: demo", DESCRIPTION, "metadata: {tags: [a, b], version: 1}"), []),
-        (front("name: demo", DESCRIPTION, "metadata:", "  parts:", "  - name: NOT IT"), []),
-        (front("name: demo", "description: a: b", "x: 1"), ["3:15 error frontmatter-invalid description"]),
-        (front("name: café", DESCRIPTION), ["2:7 note name-format café"]),
-        (front("name: Demo", DESCRIPTION), ["2:7 error name-format Demo"]),
-        (front("name: de--mo", DESCRIPTION), ["2:7 error name-format de--mo"]),
-        (front("name: -demo", DESCRIPTION), ["2:7 error name-format -demo"]),
-        (front(f"name: {'d' * 65}", DESCRIPTION), [f"2:7 error name-format {'d' * 65}"]),
-        (front(f"name: {'d' * 64}", DESCRIPTION), [f"2:7 error name-matches-folder {'d' * 64}"]),
-        (front("name:", DESCRIPTION), ["2:1 error name-format"]),
-        (front('name: ""', DESCRIPTION), ["2:1 error name-format"]),
-        (front("name: yes", DESCRIPTION), ["2:7 error frontmatter-invalid name"]),
-        (front("name: 2024", DESCRIPTION), ["2:7 error frontmatter-invalid name"]),
-        (front("name: demo", "description: |", "  "), ["3:1 error description-missing description"]),
-        (front("name: demo", f"description: {'word ' * 204}word"), ["3:14 note token-weight listing"]),
+        (bare("name: demo", DESCRIPTION, "allowed-tools: [Read, Bash]", "x: 1"), ["5:1 note unknown-key x"]),
         (
-            front("name: demo", DESCRIPTION, "tags: [a]", "desciption: x", "alowed-tools: x"),
+            bare("name: demo", DESCRIPTION, "metadata: {tags: [a, b], version: 1}"),
+            ["4:11 note field-types `metadata.tags`", "4:11 note field-types `metadata.version`"],
+        ),
+        (
+            bare("name: demo", DESCRIPTION, "metadata:", "  parts:", "  - name: NOT IT"),
+            ["5:3 note field-types `metadata.parts`"],
+        ),
+        (bare("name: demo", "description: a: b", "x: 1"), ["3:15 error frontmatter-invalid description"]),
+        (bare("name: café", DESCRIPTION), ["2:7 note name-format café"]),
+        (bare("name: Demo", DESCRIPTION), ["2:7 error name-format Demo"]),
+        (bare("name: de--mo", DESCRIPTION), ["2:7 error name-format de--mo"]),
+        (bare("name: -demo", DESCRIPTION), ["2:7 error name-format -demo"]),
+        (bare(f"name: {'d' * 65}", DESCRIPTION), [f"2:7 error name-format {'d' * 65}"]),
+        (bare(f"name: {'d' * 64}", DESCRIPTION), [f"2:7 error name-matches-folder {'d' * 64}"]),
+        (bare("name:", DESCRIPTION), ["2:1 error name-format"]),
+        (bare('name: ""', DESCRIPTION), ["2:1 error name-format"]),
+        (bare("name: yes", DESCRIPTION), ["2:7 error frontmatter-invalid name"]),
+        (bare("name: 2024", DESCRIPTION), ["2:7 error frontmatter-invalid name"]),
+        (bare("name: demo", "description: |", "  "), ["3:1 error description-missing description"]),
+        (
+            bare("name: demo", f"description: {'word ' * 204}word"),
+            [
+                "3:14 note keyword-stuffing word",
+                "3:14 note token-weight listing",
+                "3:14 note vague-description description",
+            ],
+        ),
+        (
+            bare("name: demo", DESCRIPTION, "tags: [a]", "desciption: x", "alowed-tools: x"),
             ["5:1 note unknown-key tags, desciption, alowed-tools"],
         ),
         (
@@ -56,12 +73,13 @@ def test_frontmatter(lint: Lint, text: str, expected: list[str]) -> None:
 
 
 def test_the_limits_of_a_description_are_counted_in_characters(lint: Lint) -> None:
-    assert [f.rule for f in lint(front("name: demo", f"description: {'é' * 1025}"))] == [
+    assert [f.rule for f in lint(bare("name: demo", f"description: {'é' * 1025}"))] == [
         "description-length",
         "token-weight",
+        "vague-description",
     ]
     assert "description-length" not in [
-        f.rule for f in lint(front("name: demo", f"description: {'é' * 1024}"))
+        f.rule for f in lint(bare("name: demo", f"description: {'é' * 1024}"))
     ]
 
 
@@ -70,49 +88,26 @@ def test_hints_name_what_to_write(lint: Lint) -> None:
         (finding,) = lint(text, **options)
         return finding.hint
 
-    assert hint(front("name: Café Notes", DESCRIPTION)) == "Write `cafe-notes`, and name the folder so."
-    assert hint(front("name: x", DESCRIPTION)) == "Write `name: demo`, or rename the folder."
-    assert hint(front("name: my-notes", DESCRIPTION), path="skills/My_Notes").startswith(
+    assert hint(bare("name: Café Notes", DESCRIPTION)) == "Write `cafe-notes`, and name the folder so."
+    assert hint(bare("name: x", DESCRIPTION)) == "Write `name: demo`, or rename the folder."
+    assert hint(bare("name: my-notes", DESCRIPTION), path="skills/My_Notes").startswith(
         "Rename the folder to `my-notes`"
     )
     assert (
-        hint(front("name: demo", DESCRIPTION, "allowed_tools: x"))
+        hint(bare("name: demo", DESCRIPTION, "allowed_tools: x"))
         == "Did you mean `allowed-tools` instead of `allowed_tools`?"
     )
-    text = front("name: demo", DESCRIPTION) + "[x](Refs/A.md)"
-    assert hint(text, files={"refs/a.md": ""}).startswith("Did you mean `refs/a.md`? Correct")
 
 
 def test_a_skill_in_the_root_has_no_folder_to_match(lint: Lint) -> None:
-    assert lint(front("name: anything", DESCRIPTION), path=".") == ()
+    assert lint(bare("name: anything", DESCRIPTION), path=".") == ()
 
 
 def test_lines_and_columns_are_those_of_the_bytes_on_disk(lint: Lint) -> None:
     text = front("name: demo", DESCRIPTION) + "-\té 😀 [a](gone.md) /Users/alice/x\n"
     for raw in (text.encode(), b"\xef\xbb\xbf" + text.encode(), text.replace("\n", "\r\n").encode()):
-        found = [(f.where.line, f.where.column, f.match) for f in lint(raw)]
+        found = [(f.where.line, f.where.column, f.match) for f in lint(raw) if f.where.line > 1]
         assert found == [(5, 11, "gone.md"), (5, 20, "/Users/alice")]
-
-
-REFERENCES = [
-    ("See [a](references/a.md), [dir](references/), [top](#top), [w](https://x.org/), [m](mailto:a@b).", []),
-    ("See [up](../other/SKILL.md) and [abs](/etc/hosts) and [home](~/x.md) and [tmpl](<path>/x.md) {x}.", []),
-    ("Write links as `[text](gone.md)`.\n\n```\n[x](gone.md)\n```\n\n~~~~\n```\n[x](gone.md)\n~~~~\n", []),
-    ("- [Name](./c4-code-1.md) - [Description]", []),
-    ("See [a](references/gone.md#part), ![b](assets/b.png).\n\nAgain [a](references/gone.md).",
-     ["5:9 warning broken-reference references/gone.md", "5:40 warning broken-reference assets/b.png"]),
-    ("[a]: gone%20now.md\n\nsee [a]", ["5:6 warning broken-reference gone now.md"]),
-    ("Use `references/gone.md` and `references/a.md`.", ["5:6 warning broken-reference references/gone.md"]),
-    ("Create `scripts/new.py`, then write notes to `references/new.md`.", []),
-    ("The project keeps `src/gone.py` and `docs/gone.md`.", []),
-    (r"See [a](references\a.md).", []),
-]  # fmt: skip
-
-
-@pytest.mark.parametrize(("body", "expected"), REFERENCES)
-def test_references(hits: Hits, body: str, expected: list[str]) -> None:
-    found = [hit for hit in hits(body, files={"references/a.md": "# A\n"}) if "hardcoded" not in hit]
-    assert found == expected
 
 
 MACHINE_PATHS = [
@@ -142,6 +137,7 @@ def test_machine_paths(hits: Hits, body: str, expected: str) -> None:
 
 def test_a_home_folder_is_named_once_per_file_with_its_lines(lint: Lint) -> None:
     text = front("name: demo", DESCRIPTION) + "/Users/alice/a\n/Users/alice/b /Users/alice/c\n/Users/bob/d\n"
+    text += "Run `run.sh`, show `logo.png`.\n"
     found = lint(text, files={"run.sh": "#!/Users/alice/bin/sh\n", "logo.png": "/Users/alice/x"})
     assert [(f.where.path, f.where.line, f.match) for f in found] == [
         ("skills/demo/SKILL.md", 5, "/Users/alice"),
@@ -182,28 +178,8 @@ def test_an_output_path_collides_with_a_task(lint: Lint) -> None:
     assert same.severity == "note"
 
 
-def test_token_weight_counts_tokens_not_lines(lint: Lint) -> None:
-    body = "".join(f"{n}. Compare the totals of every region.\n" for n in range(442))
-    slim, heavy = (
-        front("name: demo", DESCRIPTION) + body,
-        front("name: demo", DESCRIPTION) + "# All\n" + body * 2,
-    )
-    assert lint(slim) == ()
-    (found,) = lint(heavy)
-    assert (found.where.line, found.severity, found.match) == (5, "warning", "body")
-    assert found.message == (
-        "the body has 7,959 tokens on 885 lines, heavier than 95 % of published skills; each use pays for it"
-        " and may crowd out the task. The heaviest part is \u201cAll\u201d at line 5 with 7,959 tokens."
-    )
-    (lines,) = lint(front("name: demo", DESCRIPTION) + "x\n" * 501)
-    assert (lines.severity, lines.message) == (
-        "note",
-        "the body has 501 lines; the specification advises at most 500",
-    )
-
-
 def test_what_could_not_be_read_is_said(lint: Lint) -> None:
-    text = front("name: demo", DESCRIPTION)
+    text = bare("name: demo", DESCRIPTION)
     big = lint(text, files={"a.txt": "x " * 600_000, "b.md": text})
     assert [(f.where.path, f.message.partition(";")[0]) for f in big] == [
         ("skills/demo/a.txt", "only the first 1,000,000 bytes or 10,000 lines of this file were checked")

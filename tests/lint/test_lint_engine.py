@@ -46,8 +46,8 @@ def test_a_bad_skill_does_not_stop_the_others(tmp_path: Path, rules: tuple[Rule,
         "b": GOOD.format(name="b").encode() + b"caf\xe9\n",
         "c": b"",
         "d": b"---\nname: d\ndescription: !!python/object:os.system [x]\n---\n",
-        "e": GOOD.format(name="wrong").encode(),
-        "f": GOOD.format(name="f").encode(),
+        "e": GOOD.format(name="wrong").encode() + b"Text.\n",
+        "f": GOOD.format(name="f").encode() + b"Text.\n",
     }
     for name, content in contents.items():
         (tmp_path / name).mkdir()
@@ -92,7 +92,7 @@ def test_no_bytes_make_a_rule_raise(raw: bytes) -> None:
 def test_a_skill_of_thousands_of_files_is_fine(rules: tuple[Rule, ...]) -> None:
     files = {f"references/{n}.md": b"text\n" for n in range(3_607)}
     files["SKILL.md"] = (
-        GOOD.format(name="demo").encode() + b"See [one](references/1.md), [none](references/x.md).\n"
+        GOOD.format(name="demo").encode() + b"See [none](references/x.md), else references/.\n"
     )
     found = lint_skill(parse(Files.from_map(files), "demo"), rules)
     assert [(f.rule, f.match) for f in found] == [("broken-reference", "references/x.md")]

@@ -22,6 +22,7 @@ from skillgate.core import (
     GateReport,
     Grade,
     GradeKind,
+    InputPrice,
     Interval,
     Location,
     Metric,
@@ -112,6 +113,7 @@ def block() -> GateReport:
         weight_base=TokenWeight(listing=48, body=1530, references=310),
         weight_head=TokenWeight(listing=52, body=2635, references=310),
     )
+    price = InputPrice(model="claude-sonnet-5-5", usd_per_mtok=2)
     other = Comparison(
         metric=Metric.PASS_RATIO,
         arms=NEW,
@@ -124,7 +126,8 @@ def block() -> GateReport:
         delta=-0.025,
         interval=Interval(low=-0.095, high=0.045, level=0.95, method="made up for this sample"),
     )
-    return gate(msgspec.structs.replace(report, comparisons=(*report.comparisons, other)))
+    both = (*report.comparisons, other)
+    return gate(msgspec.structs.replace(report, comparisons=both, input_price=price))
 
 
 def inconclusive() -> GateReport:

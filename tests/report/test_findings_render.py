@@ -80,6 +80,15 @@ def test_whole_text() -> None:
     )
 
 
+def test_no_other_finding_shows_the_line_of_a_secret() -> None:
+    found = [
+        finding(2, 1, "key", rule="r"),
+        finding(2, 7, redacted=True),
+        finding(9, 1, rule="r", redacted=True),
+    ]
+    assert "s3cr3t" not in render_text(found, {PATH: "key:\nkey = s3cr3t\n"})
+
+
 def test_the_line_of_a_secret_is_never_shown() -> None:
     found = [finding(2, 7, redacted=True, message="this may be a key"), finding(1, 1, "key", rule="r")]
     shown = render_text(found, {PATH: "key:\nkey = s3cr3t\n"})

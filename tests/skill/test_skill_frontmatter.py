@@ -69,7 +69,9 @@ def test_columns_count_characters_also_with_tabs_and_wide_letters() -> None:
         ("---\n---\n", "yaml", "2:1"),
         ("---\n- a\n---\n", "yaml", "2:1"),
         ("---\njust text\n---\n", "yaml", "2:1"),
-        ("---\nname: demo\nname: demo\n---\n", "yaml", "3:1"),
+        ("---\nname: demo\nname: demo\n---\n", "duplicate-key", "3:1"),
+        ("---\nname: !!python/name:os.x\n---\n", "unsafe-tag", "2:7"),
+        ("---\nmetadata: {a: !thing 1}\n---\n", "unsafe-tag", "2:15"),
         ('---\nname: "demo\n---\n', "yaml", "2:7"),
         ("---\nname: demo\ndescription: two axes: A and B\n---\n", "unquoted-colon", "3:22"),
         ("---\nname: demo\nmetadata:\n  note: two axes: A\n---\n", "unquoted-colon", "4:17"),
@@ -115,7 +117,9 @@ def test_an_alias_bomb_is_a_problem_and_is_not_expanded() -> None:
 
 def test_half_surrogates_are_read_by_the_slower_loader() -> None:
     skill = make('---\nname: "\\ud800"\n---\n')
-    assert (skill.problem, skill.name) == (None, "\ud800")
+    assert skill.name == "\ud800"
+    assert skill.problem is not None
+    assert skill.problem.detail == "`\\ud800` in the value of `name` is only half of a character"
 
 
 @pytest.mark.parametrize(

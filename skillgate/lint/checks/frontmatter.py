@@ -13,7 +13,8 @@ from collections.abc import Iterator, Sequence
 
 from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, quoted
-from skillgate.skill import Skill
+from skillgate.lint.checks.files import link_in
+from skillgate.skill import Field, Skill
 
 MAX_NAME_CHARS = 64
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
@@ -21,9 +22,13 @@ _TYPES = {
     "bool": "a yes/no value",
     "int": "a number",
     "float": "a number",
+    "timestamp": "a date",
+    "null": "empty",
+    "str": "text",
     "seq": "a list",
     "map": "a mapping",
 }
+_CORE = frozenset(_TYPES)
 
 
 class FrontmatterProblem(Check, kw_only=True, rename="kebab"):
@@ -35,14 +40,16 @@ class FrontmatterProblem(Check, kw_only=True, rename="kebab"):
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give the problem, then each field whose value is not text."""
         problem = skill.problem
-        if problem and problem.kind in self.problems and not skill.facts.unreadable:
+        known = skill.facts.unreadable or link_in(skill.source)  # other rules say so
+        if problem and problem.kind in self.problems and not known:
             values = {"detail": problem.detail, "key": problem.key}
             yield Hit(
                 where=problem.where, match=problem.key or problem.kind, variant=problem.kind, values=values
             )
+        is_unsafe = problem is not None and problem.kind == "unsafe-tag"  # then that is said already
         for key in self.text_fields:
             field = skill.frontmatter.get(key)
-            if field and field.text is None and field.tag != "null":
+            if field and field.text is None and field.tag != "null" and not is_unsafe:
                 values = {"key": key, "type": _TYPES.get(field.tag, f"of the type `{field.tag}`")}
                 yield Hit(where=field.value_at, match=key, variant="not-text", values=values)
 
@@ -62,21 +69,75 @@ class FieldMissing(Check, kw_only=True, rename="kebab"):
 
 
 class FieldLength(Check, kw_only=True, rename="kebab"):
-    """A text field has more than so many characters."""
+    """A text field has more than so many characters, or (variant `short`) fewer that are no blanks."""
 
     field: str
     max_chars: int
+    min_chars: int = 0
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
-        """Give the place of the value."""
+        """Give the place of the field."""
         field = skill.frontmatter.get(self.field)
-        if field and len(field.text or "") > self.max_chars:
-            values = {
-                "field": self.field,
-                "chars": f"{len(field.text or ''):,}",
-                "max": f"{self.max_chars:,}",
-            }
+        if field is None or field.tag not in ("str", "null"):
+            return
+        text = field.text or ""
+        values = {"field": self.field, "chars": f"{len(text):,}", "max": f"{self.max_chars:,}"}
+        if len(text) > self.max_chars:
             yield Hit(where=field.value_at, match=self.field, values=values)
+        elif len(text.strip()) < self.min_chars:
+            yield Hit(where=field.key_at, match=self.field, variant="short", values=values)
+
+
+class FieldTypes(Check, kw_only=True, rename="kebab"):
+    """A field is of another YAML type than the specification gives it.
+
+    `text` fields are text, `lists` text or a list of text, `maps` mappings to text. The variants are `list`,
+    `map` and, for what is wrong inside a mapping, `entry` (quotes would make it text) and `nested` (a list).
+    """
+
+    text: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    maps: tuple[str, ...] = ()
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give each wrong field once."""
+        for key, field in skill.frontmatter.items():
+            if skill.problem or field.tag == "null" or field.tag not in _CORE:
+                continue
+            if key in self.text and field.tag != "str":
+                yield self._hit(field, "")
+            elif key in self.lists and not _is_list(field):
+                yield self._hit(field, "list")
+            elif key in self.maps:
+                yield from self._entries(field) if field.tag == "map" else (self._hit(field, "map"),)
+
+    def _hit(self, field: Field, variant: str) -> Hit:
+        values = {"key": field.key, "type": _TYPES[field.tag], "value": field.value}
+        return Hit(where=field.value_at, match=field.key, variant=variant, values=values)
+
+    def _entries(self, field: Field) -> Iterator[Hit]:
+        """Give what is no text in a mapping; a mapping in it is what a client keeps under its own name."""
+        wrong = [child for child in field.children if child.tag in _CORE - {"str", "null", "map"}]
+        for variant in ("entry", "nested"):
+            found = [child for child in wrong if (child.tag == "seq") == (variant == "nested")]
+            if found:
+                keys = quoted([f"{field.key}.{child.key}" for child in found])
+                values = {"keys": keys, "type": _TYPES[found[0].tag]}
+                values["mended"] = f'{found[0].key}: "{found[0].value}"'
+                yield Hit(where=field.value_at, match=keys, variant=variant, values=values)
+
+
+def _is_list(field: Field) -> bool:
+    return field.tag == "str" or (field.tag == "seq" and all(child.tag == "str" for child in field.children))
+
+
+class BodyMissing(Check, kw_only=True, rename="kebab"):
+    """Nothing stands after the frontmatter."""
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give the last line."""
+        if skill.problem is None and not skill.facts.unreadable and not skill.body.strip():
+            yield Hit(where=skill.source.location(len(skill.text)), match="body")
 
 
 class NameFormat(Check, kw_only=True, rename="kebab"):

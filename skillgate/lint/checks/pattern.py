@@ -1,6 +1,6 @@
 """The check that most rule files need: a pattern stands in one kind of text of a skill.
 
-Patterns are data of the rule file. A pattern is only tried where one of `words` stands, which is a
+Patterns are data of the rule file. A pattern is only tried where one of its `words` stands, which is a
 hundred times faster than trying it; a text that says what to avoid is not the thing itself.
 """
 
@@ -13,6 +13,7 @@ from typing import Literal
 
 from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit
+from skillgate.lint.near import surroundings
 from skillgate.skill import Skill, Source
 
 MAX_HITS = 50  # per pattern and file
@@ -29,16 +30,17 @@ class Pattern(Check, kw_only=True, rename="kebab"):
     r"""A regular expression (ignoring case, `^` and `$` at lines) matches in one kind of text.
 
     `patterns` maps names to expressions; the name is `{name}` in the message, and the variant where the
-    rule has one of that name. `where` is what is searched: `prose` and `code` are the two halves of the
-    body of SKILL.md, `skill` the whole file, `description` that field, `markdown` all Markdown files whole,
+    rule has one of that name. `words`, in lower case, are those of all patterns, or of each by its name.
+    `where` is what is searched: `prose` and `code` are the two halves of the body of SKILL.md, `skill` the
+    whole file, `description` that field, `text` this and the prose, `markdown` all Markdown files whole,
     `scripts` the other text files, `all` every text file. A hit whose line matches one of `unless` does not
     count, nor, with `unless-avoided`, one whose line or heading tells to avoid it. Group 1, where there is
     one, is what is shown. `once` gives the first hit of a name in each file alone.
     """
 
     patterns: dict[str, str]
-    words: tuple[str, ...] = ()
-    where: Literal["prose", "code", "skill", "description", "markdown", "scripts", "all"] = "prose"
+    words: tuple[str, ...] | dict[str, tuple[str, ...]] = ()
+    where: Literal["prose", "code", "skill", "description", "text", "markdown", "scripts", "all"] = "prose"
     unless: tuple[str, ...] = ()
     unless_avoided: bool = False
     once: bool = False
@@ -51,24 +53,28 @@ class Pattern(Check, kw_only=True, rename="kebab"):
                 raise ValueError(f"`patterns.{name}` is no regular expression: {problem}") from None
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
-        """Give each match once per file and matched text."""
+        """Give each match."""
         for source, text in texts(skill, self.where):
-            if self.words and not any(word in source.lower for word in self.words):
-                continue
             for name, pattern in self.patterns.items():
-                yield from self._find(skill, source, text, name, pattern)
+                words = self.words if isinstance(self.words, tuple) else self.words.get(name, ())
+                yield from self._find(skill, source, text, name, pattern, words)
 
-    def _find(self, skill: Skill, source: Source, text: str, name: str, pattern: str) -> Iterator[Hit]:
-        seen: set[str] = set()
-        for match in compiled(pattern).finditer(text):
+    def _find(
+        self, skill: Skill, source: Source, text: str, name: str, pattern: str, words: Sequence[str]
+    ) -> Iterator[Hit]:
+        given = 0
+        places = surroundings(words, source) if words else ((0, len(text)),)
+        for match in (
+            match for start, end in places for match in compiled(pattern).finditer(text, start, end)
+        ):
+            if self._excused(skill, source, match):
+                continue
+            given += 1
             group = 1 if match.re.groups and match[1] is not None else 0
             shown = match[group].strip()[:MAX_MATCH_CHARS]
-            if shown in seen or self._excused(skill, source, match):
-                continue
-            seen.add(shown)
             where = source.location(match.start(group))
             yield Hit(where=where, match=shown, variant=name, values={"match": shown, "name": name})
-            if self.once or len(seen) >= MAX_HITS:
+            if self.once or given >= MAX_HITS:
                 return
 
     def _excused(self, skill: Skill, source: Source, match: re.Match[str]) -> bool:
@@ -88,11 +94,12 @@ def texts(skill: Skill, where: str) -> Iterator[tuple[Source, str]]:
             yield skill.source, skill.code_text
         case "skill":
             yield skill.source, skill.text
-        case "description":
+        case "description" | "text":
             field = skill.frontmatter.get("description")
-            if field is not None:
-                start, end = skill.source.offset(field.value_at), skill.source.offset(field.end_at)
-                yield skill.source, " " * start + skill.text[start:end]
+            ends = (field.value_at, field.end_at) if field else (skill.source.location(0),) * 2
+            start, end = map(skill.source.offset, ends)
+            rest = skill.prose_text[end:] if where == "text" else ""
+            yield skill.source, " " * start + skill.text[start:end] + rest
         case _:
             for source in skill.sources:
                 if where == "all" or source.is_markdown == (where == "markdown"):

@@ -1,4 +1,4 @@
-"""The check that what a SKILL.md refers to is there."""
+"""The checks that what a skill refers to is there, belongs to the skill and says when to read it."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ import difflib
 import posixpath
 import re
 from collections.abc import Iterator, Sequence
+from itertools import islice
+from typing import NamedTuple
 
 from skillgate.core import Location, TaskFacts
-from skillgate.lint.check import Check, Hit
+from skillgate.lint.check import Check, Hit, more
 from skillgate.skill import Files, Link, Skill
 
 _ELSEWHERE = re.compile(
@@ -16,50 +18,137 @@ _ELSEWHERE = re.compile(
 )  # a scheme, an absolute path, a part of this page, a home
 _PLACEHOLDER = re.compile(r"[<>{}$*\[\]]|\.\.\.|…|\bpath/to\b|\byour[-_]")
 _PLACEHOLDER_LINE = re.compile(r"\[[A-Z][A-Za-z ]*\](?!\()|<[a-z-]+>")
-_NEW_FILE = re.compile(r"\b(?:creat|writ|sav|add|generat|output|produc|stor)(?:es?|ed|ing)?\b", re.IGNORECASE)
-
+_NOT_HERE = re.compile(
+    r"\b(?:(?:creat|writ|sav|add|generat|output|produc|stor)(?:es?|ed|ing)?|plugin|repository|repo|codebase)\b",
+    re.IGNORECASE,
+)  # a file that is to be made, or that lies elsewhere
+_RUN = re.compile(
+    r"(?:^|[\s;&|(])(?:python3?|bash|sh|zsh|node|bun|deno run|ruby|perl|Rscript|uv run|tsx|source)[ \t]+"
+    r"(?:-\S+[ \t]+)?(?:\./)?$"
+    r"|^[ \t]*(?:\$[ \t]+)?\./$"
+)
 
 _NEAR = 500  # characters of a line that are looked at around a link
-_MAX_SUGGESTED, _MAX_HITS = 20, 200
+_MAX_SUGGESTED, _MAX_HITS, _MAX_SPANS = 20, 200, 2_000
 
 
 class BrokenReference(Check, kw_only=True, rename="kebab"):
-    """A relative link, or a code span that names a file in one of `folders`, leads nowhere in the skill."""
+    """A relative link leads nowhere in the skill, nor does a file in one of `folders` that SKILL.md names.
+
+    Such a file is named as a code span, or as what a command in a code block runs; that only counts where the
+    skill has the folder, as the command may otherwise run a file of the project.
+    """
 
     folders: tuple[str, ...] = ()
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
-        """Give the first place of each missing target."""
-        seen: set[str] = set()
-        for link in sorted((*skill.links, *self._spans(skill)), key=lambda link: link.where):
-            path = _relative(link.target)
-            if path is None or path in seen or skill.files.has(path):
+        """Give the first place of each target in each file."""
+        seen: set[tuple[str, str]] = set()
+        links = (*skill.all_links, *self._spans(skill), *self._commands(skill))
+        for link in sorted(links, key=lambda link: link.where):
+            fault = _fault(link, skill)
+            key = (link.where.path, fault.path if fault else "")
+            if fault is None or key in seen or _is_placeholder(link, skill):
                 continue
-            around = slice(max(link.where.column - _NEAR, 0), link.where.column + _NEAR)
-            if _PLACEHOLDER_LINE.search(skill.source.lines[link.where.line - 1][around]):
-                continue
-            seen.add(path)
-            nearest = _nearest(path, skill.files) if len(seen) <= _MAX_SUGGESTED else ""
-            yield Hit(where=link.where, match=path, values={"target": path, "nearest": nearest})
+            seen.add(key)
+            yield _hit(link, fault, skill.files if len(seen) <= _MAX_SUGGESTED else None)
             if len(seen) == _MAX_HITS:
                 return
 
     def _spans(self, skill: Skill) -> Iterator[Link]:
-        span = re.compile(rf"`((?:\./)?(?:{'|'.join(map(re.escape, self.folders))})/[\w./-]*\.\w+)`")
-        for number, text in skill.prose if self.folders else ():
-            if "`" not in text or _NEW_FILE.search(text):
-                continue
-            for match in span.finditer(text):
-                where = Location(path=skill.file, line=number, column=match.start(1) + 1)
-                yield Link(target=match[1], where=where)
+        span = re.compile(rf"`((?:\./)?(?:{_any(self.folders)})[/\\][\w./\\-]*\.\w+)`")
+        for match in islice(span.finditer(skill.prose_text), _MAX_SPANS) if self.folders else ():
+            if not _NOT_HERE.search("".join(skill.source.around(match.start(), match.end()))):
+                yield Link(target=match[1], where=skill.source.location(match.start(1)))
+
+    def _commands(self, skill: Skill) -> Iterator[Link]:
+        folders = [name for name in self.folders if f"{name}/" in skill.text and skill.files.has(name)]
+        if not folders:
+            return
+        made = {block.path for block in skill.code_blocks}
+        named = re.compile(rf"(?:{_any(folders)})/[\w./-]{{0,200}}\.\w+")
+        for match in islice(named.finditer(skill.code_text), _MAX_SPANS):
+            before, _ = skill.source.around(match.start(), match.end())
+            if _RUN.search(before) and match[0] not in made:
+                yield Link(target=match[0], where=skill.source.location(match.start()))
 
 
-def _relative(target: str) -> str | None:
-    """Return the path in the skill that a target names, None when it leads elsewhere or is a placeholder."""
-    if not target or _ELSEWHERE.match(target) or _PLACEHOLDER.search(target):
+class ReferenceOutside(Check, kw_only=True, rename="kebab"):
+    """A link leads out of the folder of the skill, and not just to a skill beside it."""
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give the first such link, with the number of the others."""
+        found: dict[str, Link] = {}
+        for link in skill.all_links:
+            paths = _paths(link, skill)
+            if len(paths) and all(map(_is_outside, paths)) and not _is_placeholder(link, skill):
+                found.setdefault(paths[0], link)
+        for path, link in list(found.items())[:1]:
+            values = {"target": link.target, "more": more(list(found)[1:])}
+            yield Hit(where=link.where, match=path, values=values)
+
+
+class ReferenceWithoutCue(Check, kw_only=True, rename="kebab"):
+    """SKILL.md names a Markdown file of the skill only as an item of a list that holds nothing else."""
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give the first such item, with the number of the others."""
+        found = [(number, name) for number, name in _bare_items(skill) if skill.body.count(name) <= 2]
+        for number, name in found[:1]:
+            values = {"target": name, "more": more([other for _, other in found[1:]])}
+            yield Hit(where=Location(path=skill.file, line=number), match=name, values=values)
+
+
+class _Fault(NamedTuple):
+    path: str
+    variant: str = ""
+    right: str = ""
+
+
+def _fault(link: Link, skill: Skill) -> _Fault | None:
+    """Say what is wrong with a target, None when nothing is or it leads out of the skill."""
+    plain = re.split(r"[?#]", link.target)[0]
+    if plain.startswith("/") and len(plain) > 1:
+        inside = posixpath.normpath(plain.lstrip("/"))
+        return _Fault(plain, "absolute", inside) if skill.files.has(inside) else None
+    paths = [path for path in _paths(link, skill) if not path.startswith("..")]
+    there = next((path for path in paths if skill.files.has(path)), None)
+    if there is not None:
+        return _Fault(plain, "backslash", there) if "\\" in plain else None
+    if not paths:
         return None
-    path = posixpath.normpath(re.split(r"[?#]", target)[0].replace("\\", "/"))
-    return None if path.startswith("..") else path
+    lower = {path.lower() for path in paths}
+    same = next((name for name in skill.files.names if name.lower() in lower), None)
+    return _Fault(paths[0], "case", same) if same else _Fault(paths[0])
+
+
+def _paths(link: Link, skill: Skill) -> tuple[str, ...]:
+    """Return where a relative target may lead, seen from its file and from the skill; empty for others."""
+    target = link.target
+    if not target or _ELSEWHERE.match(target) or _PLACEHOLDER.search(target):
+        return ()
+    plain = re.split(r"[?#]", target)[0].replace("\\", "/")
+    name = link.where.path[len(skill.locate("x")) - 1 :]
+    seen_from = (posixpath.join(posixpath.dirname(name), plain), plain)
+    return tuple(dict.fromkeys(map(posixpath.normpath, seen_from)))
+
+
+def _is_outside(path: str) -> bool:
+    above, beside, *_ = (*path.split("/"), "", "")
+    return above == ".." and (beside == ".." or ("." in beside and path.count("/") == 1))
+
+
+def _is_placeholder(link: Link, skill: Skill) -> bool:
+    where = link.where
+    source = skill.texts[where.path[len(skill.locate("x")) - 1 :]]
+    around = slice(max(where.column - _NEAR, 0), where.column + _NEAR)
+    return _PLACEHOLDER_LINE.search(source.lines[where.line - 1][around]) is not None
+
+
+def _hit(link: Link, fault: _Fault, files: Files | None) -> Hit:
+    nearest = _nearest(fault.path, files) if files and not fault.right else ""
+    values = {"target": fault.path, "nearest": nearest, "right": fault.right}
+    return Hit(where=link.where, match=fault.path, variant=fault.variant, values=values)
 
 
 def _nearest(path: str, files: Files) -> str:
@@ -68,3 +157,31 @@ def _nearest(path: str, files: Files) -> str:
     ]
     close = same or difflib.get_close_matches(path, files.names[:500], n=1, cutoff=0.8)
     return f"Did you mean `{close[0]}`? " if close else ""
+
+
+def _any(names: Sequence[str]) -> str:
+    return "|".join(map(re.escape, names))
+
+
+# --- cues -------------------------------------------------------------------------
+
+_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+\S")
+_BARE = re.compile(
+    r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?:\[`?[\w./-]+`?\]\(([\w./-]+)\)|`([\w./-]+)`|([\w./-]+))[ \t]*"
+)
+_CUE = re.compile(r"\b(?:when|if|before|after|for|only|while|whenever)\b", re.IGNORECASE)
+
+
+def _bare_items(skill: Skill) -> Iterator[tuple[int, str]]:
+    """Give the items that are nothing but a file, below no heading or sentence that says when to read it."""
+    above = ""
+    lines = dict(skill.prose)
+    for number, text in lines.items():
+        match = _BARE.fullmatch(text) if ".md" in text else None
+        name = posixpath.normpath(match[1] or match[2] or match[3]) if match else ""
+        below = lines.get(number + 1, "")
+        goes_on = below[:1] in (" ", "\t") and not _ITEM.match(below)
+        if name.endswith(".md") and skill.files.has(name) and not goes_on and not _CUE.search(above):
+            yield number, name
+        elif text.rstrip().endswith(":") or (text.strip() and not _ITEM.match(text)):
+            above = text

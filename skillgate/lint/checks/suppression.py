@@ -5,6 +5,7 @@ It finds the comments; which findings they silence, and which silence none, `lin
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -12,11 +13,9 @@ from skillgate.core import Location, Struct, TaskFacts
 from skillgate.lint.check import Check, Hit
 from skillgate.skill import Skill, Source
 
-_COMMENT = re.compile(
-    r"(?P<open><!--|#|//)[ \t]*skillgate:[ \t]*ignore\b[ \t]*(?P<rules>[\w, -]*?)[ \t]*"
-    r"(?::[ \t]*(?P<reason>[^\n]*?)[ \t]*)?(?:-->|$)",
-    re.MULTILINE,
-)
+_COMMENT = re.compile(r"(?P<open><!--|#|//)[ \t]*skillgate:[ \t]*ignore\b(?P<said>(?:(?!-->)[^\n])*)(?:-->)?")
+MAX_LINE_CHARS = 1_000
+MAX_COMMENTS = 200  # in one file; more do not count
 _FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
 
 
@@ -46,22 +45,24 @@ class Suppression(Check, kw_only=True, rename="kebab"):
 
 def comments(skill: Skill) -> tuple[Comment, ...]:
     """Return the silencing comments of all files; in SKILL.md none that stands in a code block."""
-    return tuple(_comments(skill))
+    found = (_comments(skill, source) for source in skill.sources if "skillgate:" in source.text)
+    return tuple(comment for comments in found for comment in comments)
 
 
-def _comments(skill: Skill) -> Iterator[Comment]:
-    for source in skill.sources:
-        if "skillgate:" not in source.text:
+def _comments(skill: Skill, source: Source) -> Iterator[Comment]:
+    for match in itertools.islice(_COMMENT.finditer(source.text), MAX_COMMENTS):
+        where = source.location(match.start())
+        in_front = source is skill.source and where.line < skill.body_line
+        if source.is_markdown and not in_front and match["open"] != "<!--":
+            continue  # a heading
+        if source is skill.source and skill.is_code(where.line):
             continue
-        for match in _COMMENT.finditer(source.text):
-            where = source.location(match.start())
-            in_body = source is skill.source and where.line >= skill.body_line
-            if in_body and (match["open"] != "<!--" or skill.is_code(where.line)):
-                continue
-            rules = tuple(name for name in re.split(r"[\s,]+", match["rules"]) if name)
-            alone = not source.lines[where.line - 1].replace(match[0].strip(), "").strip()
-            last = _end_of_block(source, where.line) if alone else where.line
-            yield Comment(where=where, rules=rules, reason=match["reason"] or "", first=where.line, last=last)
+        names, _, reason = match["said"].partition(":")
+        rules = tuple(name for name in re.split(r"[\s,]+", names) if name)
+        first = last = where.line
+        if not _COMMENT.sub("", source.lines[where.line - 1][:MAX_LINE_CHARS]).strip():
+            first, last = (1, skill.body_line) if in_front else (first, _end_of_block(source, where.line))
+        yield Comment(where=where, rules=rules, reason=reason.strip(), first=first, last=last)
 
 
 def _end_of_block(source: Source, line: int) -> int:
@@ -72,8 +73,12 @@ def _end_of_block(source: Source, line: int) -> int:
         at += 1
     fence = _FENCE.match(lines[at]) if at < len(lines) else None
     if fence:
-        closing = (n for n in range(at + 1, len(lines)) if lines[n].strip().startswith(fence[1]))
+        closing = (n for n in range(at + 1, len(lines)) if _closes(lines[n].strip(), fence[1]))
         return next(closing, len(lines) - 1) + 1
     while at < len(lines) and lines[at].strip():
         at += 1
     return at
+
+
+def _closes(line: str, fence: str) -> bool:
+    return line.startswith(fence) and not line.strip(fence[0])

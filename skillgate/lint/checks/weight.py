@@ -1,62 +1,94 @@
-"""The check of a skill's weight in tokens: what is paid on every request and what on use."""
+"""The check of a skill's weight in tokens: what is paid on every request, on use, and on reading a file."""
 
 from __future__ import annotations
 
-import bisect
 from collections.abc import Iterator, Sequence
 
 from skillgate import tokens
 from skillgate.core import Location, TaskFacts
-from skillgate.lint.check import Check, Hit
-from skillgate.skill import Skill
+from skillgate.lint.check import Check, Hit, more
+from skillgate.skill import SKILL_FILE, Skill, Source
+from skillgate.weights import FILE_TOKENS, LISTING_TOKENS, REFERENCE_TOKENS, heavier_than
 
-# Quantiles of 22,085 distinct published SKILL.md, November 2026: tokens of the file, of name + description.
-_PERCENT = (0, 50, 75, 95, 99)
-_FILE_TOKENS = (1530, 2635, 4938, 9053)
-_LISTING_TOKENS = (48, 72, 121, 189)
+MAX_COUNTED = 1_000_000  # characters of the files beside SKILL.md: hostile text costs a second for these
+MIN_BYTES = 2.4  # per token: of 385 published SKILL.md none is denser (2.48, in Chinese), most have four
 
 
 class TokenLimits(Check, kw_only=True, rename="kebab"):
-    """The body or the listing text is heavier than it should be; lines count only where tokens do not."""
+    """The body, the listing text or a Markdown file beside SKILL.md is heavier than it should be.
+
+    Lines count only where tokens do not.
+    """
 
     max_tokens: int = 5000
     max_lines: int = 500
     max_listing_tokens: int = 189
+    max_reference_tokens: int = 10_000
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
-        """Give the body at its first line, then the listing text at the description."""
+        """Give the body at its first line, the listing text at the description, the heaviest of the files."""
         body, lines = skill.body, skill.body.rstrip().count("\n") + 1
-        count = tokens.count_above(body, self.max_tokens)
+        count = _count_above(body, self.max_tokens)
         if count or lines > self.max_lines:
             where = Location(path=skill.file, line=skill.body_line)
             values = self._values(skill, count, lines)
             yield Hit(where=where, match="body", variant="" if count else "lines", values=values)
         yield from self._listing(skill)
+        yield from self._references(skill)
 
     def _values(self, skill: Skill, count: int, lines: int) -> dict[str, str]:
         values = {"tokens": f"{count:,}", "lines": f"{lines:,}", "max-lines": f"{self.max_lines:,}"}
-        values |= {"max": f"{self.max_tokens:,}", "percent": heavier_than(count, _FILE_TOKENS)}
+        values |= {"max": f"{self.max_tokens:,}", "percent": str(heavier_than(count, FILE_TOKENS))}
         return values | {"heaviest": _heaviest(skill) if count else ""}
 
     def _listing(self, skill: Skill) -> Iterator[Hit]:
         count = tokens.count_above(tokens.listing(skill), self.max_listing_tokens)
         if count and "description" in skill.frontmatter:
-            percent = heavier_than(count, _LISTING_TOKENS)
+            percent = str(heavier_than(count, LISTING_TOKENS))
             values = {"tokens": f"{count:,}", "max": f"{self.max_listing_tokens:,}", "percent": percent}
             where = skill.frontmatter["description"].value_at
             yield Hit(where=where, match="listing", variant="listing", values=values)
 
+    def _references(self, skill: Skill) -> Iterator[Hit]:
+        limit = self.max_reference_tokens
+        large = [
+            (name, text)
+            for name, text in skill.texts.items()
+            if name != SKILL_FILE and text.is_markdown and _may_exceed(text.text, limit)
+        ]
+        weights = [(count, name) for name, count in _counts(large) if count > limit]
+        weights.sort(key=lambda pair: (-pair[0], pair[1]))
+        for count, name in weights[:1]:
+            percent = str(heavier_than(count, REFERENCE_TOKENS))
+            values = {"tokens": f"{count:,}", "max": f"{limit:,}", "percent": percent, "file": name}
+            values["more"] = more([other for _, other in weights[1:]])
+            yield Hit(where=Location(path=skill.locate(name)), match=name, variant="reference", values=values)
 
-def heavier_than(count: int, quantiles: Sequence[int]) -> str:
-    """Return the percent of published skills that are lighter for certain."""
-    return str(_PERCENT[bisect.bisect_left(quantiles, count)])
+
+def _may_exceed(text: str, limit: int) -> bool:
+    return len(text) > limit * MIN_BYTES or len(text.encode("utf-8", "replace")) > limit * MIN_BYTES
+
+
+def _count_above(text: str, limit: int) -> int:
+    return tokens.count_above(text, limit) if _may_exceed(text, limit) else 0
+
+
+def _counts(texts: Sequence[tuple[str, Source]]) -> Iterator[tuple[str, int]]:
+    """Count the tokens of files, the longest first, until MAX_COUNTED is used up."""
+    left = MAX_COUNTED
+    for name, text in sorted(texts, key=lambda pair: -len(pair[1].text)):
+        yield name, tokens.count(text.text[:left])
+        left -= len(text.text)
+        if left <= 0:
+            return
 
 
 def _heaviest(skill: Skill) -> str:
-    """Name the heaviest slice, as the first place to cut."""
+    """Name the longest slice, as the first place to cut."""
     lines = skill.source.lines
-    weights = [(tokens.count("\n".join(lines[s.line - 1 : s.end_line])), s) for s in skill.slices]
-    if not weights:
+    texts = [("\n".join(lines[part.line - 1 : part.end_line]), part) for part in skill.slices]
+    if not texts:
         return ""
-    count, heaviest = max(weights, key=lambda pair: pair[0])
+    text, heaviest = max(texts, key=lambda pair: len(pair[0]))
+    count = tokens.count(text)
     return f"The heaviest part is \u201c{heaviest.title}\u201d at line {heaviest.line} with {count:,} tokens."
