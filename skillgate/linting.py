@@ -7,6 +7,7 @@ check gave is kept in a cache folder, keyed by the content of the skill, the rul
 from __future__ import annotations
 
 import contextlib
+import gc
 import hashlib
 import os
 import posixpath
@@ -14,14 +15,12 @@ import signal
 import stat
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from skillgate import __version__
-from skillgate.bench.suite import task_facts
 from skillgate.config import Config
 from skillgate.core import Finding, TaskFacts
 from skillgate.errors import ConfigError, UsageError, writing
@@ -208,6 +207,10 @@ def _start(given: Path, root: Path) -> tuple[Path, bool]:
 
 def _facts(source: FolderSource, config: Config, folders: Sequence[str]) -> dict[tuple[str, ...], Facts]:
     wanted = {config.suites_for(folder) for folder in folders}
+    if wanted <= {()}:
+        return {(): ()}
+    from skillgate.bench.suite import task_facts
+
     return {
         names: tuple(fact for suite in read_suites(source, names) for fact in task_facts(suite))
         for names in wanted
@@ -233,8 +236,10 @@ def _check_each(root: Path, rules: Sequence[Rule], tasks: Mapping[str, Facts]) -
     if len(tasks) < FEW or cores == 1:
         yield from (_check(root, folder, rules, facts) for folder, facts in tasks.items())
         return
+    from concurrent.futures import ProcessPoolExecutor  # here, as for few skills it costs more than it saves
+
     with ProcessPoolExecutor(cores, initializer=_begin, initargs=(root, rules)) as pool:
-        yield from pool.map(_work, tasks.items(), chunksize=8)
+        yield from pool.map(_work, tasks.items(), chunksize=4)
 
 
 def _check(root: Path, folder: str, rules: Sequence[Rule], facts: Facts) -> Checked:
@@ -246,6 +251,8 @@ _state: list[tuple[Path, Sequence[Rule]]] = []  # of a worker process
 
 def _begin(root: Path, rules: Sequence[Rule]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells the user, once
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
+    gc.set_threshold(100_000)  # a tenth of the time went into looking for cycles, of which there are few
     _state.append((root, rules))
 
 

@@ -82,7 +82,7 @@ HEAVY = ("docker", "anthropic", "scipy", "github", "numpy", "tiktoken", "aiohttp
         ("import skillgate.linting", []),
         (
             "from skillgate.cli import main; assert main(['lint', 'fixtures/skills/careful-changes']) == 0",
-            ["tiktoken"],
+            [],
         ),
         ("from skillgate.cli import main; assert main(['--help']) == 0", []),
     ],

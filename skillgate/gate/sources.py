@@ -11,9 +11,8 @@ import os
 import posixpath
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
-from skillgate.bench.suite import Suite, load_suite
 from skillgate.config import FILE_NAME, Config, parse
 from skillgate.document import line_of
 from skillgate.errors import ConfigError, OptionError, SuiteError
@@ -21,6 +20,9 @@ from skillgate.git import Entry, Repository
 from skillgate.lint.rule import Rule, configure, load_rules
 from skillgate.lint.sift import NOTHING_KNOWN, Baseline, read_baseline
 from skillgate.shipped import shipped
+
+if TYPE_CHECKING:
+    from skillgate.bench.suite import Suite
 
 BUILTIN = "builtin:"
 MAX_BYTES = 10_000_000
@@ -188,6 +190,8 @@ def decode_text(content: bytes, path: str) -> str:
 
 
 def _read_suite(folder: Path, name: str) -> Suite:
+    from skillgate.bench.suite import load_suite  # here, as most skills are linted without a suite
+
     try:
         return load_suite(folder, name)
     except SuiteError as problem:  # the user knows the suite by its name, not by where it was written out

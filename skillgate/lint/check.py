@@ -25,12 +25,16 @@ class Hit(Struct, kw_only=True):
     redacted: bool = False
 
 
-class Check(Struct, kw_only=True, rename="kebab"):
+class Check(Struct, kw_only=True, rename="kebab", dict=True):
     """The base of every kind of check that looks at one skill."""
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give the hits of one skill. Tasks are those of the suites that judge it, none without a suite."""
         raise NotImplementedError
+
+    def expressions(self) -> Iterator[tuple[str, str]]:
+        """Give the options that are regular expressions, by name: to refuse a wrong one before it is used."""
+        return iter(())
 
 
 class Listed(Struct, kw_only=True):

@@ -101,7 +101,10 @@ class Rule(Struct, kw_only=True, dict=True):
 
 
 def load_rules(*folders: Path) -> tuple[Rule, ...]:
-    """Read every rule file of the folders, sorted by id. Raises: RuleError with path:line."""
+    """Read every rule file of the folders, sorted by id. Raises: RuleError with path:line.
+
+    The expressions of our own rules, those of the first folder, are compiled when needed: it takes a while.
+    """
     rules: dict[str, Rule] = {}
     for folder in folders:
         paths = sorted(folder.glob("*.yml"))
@@ -110,7 +113,7 @@ def load_rules(*folders: Path) -> tuple[Rule, ...]:
         for path in paths:
             if path.stem in rules:
                 raise RuleError(f"{path}:1: there is a rule `{path.stem}` already", "Choose another id.")
-            rules[path.stem] = _read(path)
+            rules[path.stem] = _read(path, is_ours=folder == folders[0])
     return tuple(rules[name] for name in sorted(rules))
 
 
@@ -130,7 +133,7 @@ def configure(rules: Sequence[Rule], config: LintConfig) -> tuple[Rule, ...]:
     return tuple(_override(rule, option) for rule, option in wanted if rule.is_on(option, config.clients))
 
 
-def _read(path: Path) -> Rule:
+def _read(path: Path, *, is_ours: bool) -> Rule:
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -144,10 +147,20 @@ def _read(path: Path) -> Rule:
         hint = nearest(rule.check, CHECKS)
         raise _at(text, path, "check", f"there is no check `{rule.check}`", hint)
     try:
-        _ = rule.checker
+        _ = rule.checker if is_ours else verified(rule)
     except msgspec.ValidationError as error:
         message, hint = _explain(error, rule.check)
         raise _at(text, path, "with", message, hint) from None
+    return rule
+
+
+def verified(rule: Rule) -> Rule:
+    """Return the rule. Raises: msgspec.ValidationError when its check cannot be made of its options."""
+    for name, pattern in rule.checker.expressions() if isinstance(rule.checker, Check) else ():
+        try:
+            re.compile(pattern)
+        except re.error as problem:
+            raise msgspec.ValidationError(f"`{name}` is no regular expression: {problem}") from None
     return rule
 
 
@@ -164,8 +177,7 @@ def _override(rule: Rule, option: RuleOptions | None) -> Rule:
     severity = given.pop("severity", None)
     changed = msgspec.structs.replace(rule, options={**rule.options, **given})
     try:
-        _ = changed.checker
-        return _with_severity(changed, msgspec.convert(severity, Severity | None))
+        return _with_severity(verified(changed), msgspec.convert(severity, Severity | None))
     except msgspec.ValidationError as error:
         message, hint = _explain(error, rule.check)
         raise OptionError(("lint", "rules", rule.id), f"`lint.rules.{rule.id}`: {message}", hint) from None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import bisect
 import codecs
 import re
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from skillgate.core import Location, Struct
 
@@ -53,13 +53,24 @@ class Source:
 
     @cached_property
     def lower(self) -> str:
-        """Return the text in lower case: to ask quickly whether a word stands in it at all."""
-        return self.text.lower()
+        """Return the text in lower case; offsets are those of the text."""
+        lower = self.text.lower()
+        return lower if len(lower) == len(self.text) else self.text.replace("İ", "i").lower()
+
+    @cached_property
+    def joined(self) -> str:
+        """Return the text with the lines of one command as one line; offsets are those of the text."""
+        return self.text.replace("\\\n", "  ")
 
     @cached_property
     def words(self) -> frozenset[str]:
         """Return the ASCII words and numbers in lower case: to ask for many of them at once."""
         return frozenset(self.text.encode("ascii", "replace").translate(_WORD_CHARS).decode().split())
+
+    def holds(self, text: str) -> bool:
+        """Say whether a text in lower case may stand in here; the words in it must be whole ones."""
+        words = words_of(text)
+        return words <= self.words and (text in words or text in self.lower)
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
@@ -108,6 +119,12 @@ class Source:
     def start(self, line: int) -> int:
         """Return the offset of a line counted from 0, the end of the text for one beyond it."""
         return self.starts[line] if line < len(self.starts) else len(self.text)
+
+
+@lru_cache(maxsize=10_000)
+def words_of(text: str) -> frozenset[str]:
+    """Return the words and numbers of a text in lower case, of ASCII letters alone."""
+    return frozenset(re.findall(r"[a-z0-9]+", text))
 
 
 def decode(raw: bytes, path: str, max_lines: int | None = None) -> Source:

@@ -65,7 +65,8 @@ def steps(names: Iterable[str], texts: Mapping[str, Source], start: str) -> dict
 
 
 def _follow(via: str, text: Source, wanted: dict[str, set[str]], found: dict[str, Step]) -> list[str]:
-    said = [wanted.pop(key) for key in wanted.keys() & _words(text.lower)]
+    likely = {key for key in wanted if text.holds(key.rstrip("/"))}
+    said = [wanted.pop(key) for key in likely & _words(text.lower)] if likely else []
     reached = sorted(set[str]().union(*said).difference(found))
     found.update((name, Step(found[via].level + 1, via)) for name in reached)
     return reached

@@ -9,9 +9,9 @@ import msgspec
 import pytest
 
 from skillgate.core import Finding
-from skillgate.lint.checks import CHECKS
 from skillgate.lint.engine import lint_skill
-from skillgate.lint.rule import Rule
+from skillgate.lint.rule import Rule, load_rules, verified
+from skillgate.shipped import shipped
 from skillgate.skill import Facts, Files, Source, parse
 
 HEAD = "---\nname: demo\ndescription: Turns notes into prose. Use for notes.\n---\n\n"
@@ -239,8 +239,9 @@ def test_what_does_not_run_at_load(findings: Callable[..., tuple[Finding, ...]])
     ],
 )
 def test_an_option_that_is_no_expression_is_named(check: str, options: dict[str, object], name: str) -> None:
+    rule = msgspec.structs.replace(load_rules(shipped("rules"))[0], check=check, options=options)
     with pytest.raises(msgspec.ValidationError, match=f"`{re.escape(name)}` is no regular expression"):
-        msgspec.convert(options, CHECKS[check])
+        verified(rule)
 
 
 def test_words_are_those_of_the_text_in_lower_case() -> None:

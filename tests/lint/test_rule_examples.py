@@ -11,7 +11,7 @@ from skillgate.config import LintConfig
 from skillgate.core import Finding
 from skillgate.lint.check import Check, Library, listed
 from skillgate.lint.engine import check_skill, lint_library
-from skillgate.lint.rule import Example, Rule, load_rules
+from skillgate.lint.rule import Example, Rule, load_rules, verified
 from skillgate.lint.sift import sift
 from skillgate.shipped import shipped
 from skillgate.skill import Files, Skill, Stray, parse
@@ -99,3 +99,8 @@ def test_every_variant_is_shown_by_an_example() -> None:
     wanted = {(rule.id, name) for rule in RULES for name in rule.variants}
     shown = {(rule.id, variant) for rule in RULES for variant in variants(rule)}
     assert wanted - shown == elsewhere
+
+
+@pytest.mark.parametrize("rule", RULES, ids=lambda rule: rule.id)
+def test_every_expression_of_a_rule_compiles(rule: Rule) -> None:
+    assert verified(rule) is rule

@@ -49,7 +49,12 @@ from skillgate.lint.checks.hidden import EncodedBlob, HiddenComment, HiddenUnico
 from skillgate.lint.checks.leakage import AnswerLeakage
 from skillgate.lint.checks.paths import HardcodedPath
 from skillgate.lint.checks.pattern import Pattern
-from skillgate.lint.checks.references import BrokenReference, ReferenceOutside, ReferenceWithoutCue
+from skillgate.lint.checks.references import (
+    BrokenAnchor,
+    BrokenReference,
+    ReferenceOutside,
+    ReferenceWithoutCue,
+)
 from skillgate.lint.checks.scripts import InteractivePrompt, OncePerSkill, ScriptStart
 from skillgate.lint.checks.security import CommandAtLoad, Exfiltration, Secret, Signatures
 from skillgate.lint.checks.suppression import Suppression
@@ -61,6 +66,7 @@ CHECKS: dict[str, type[Check | LibraryCheck]] = {
     "answer-leakage": AnswerLeakage,
     "anti-pattern-credit": AntiPatternCredit,
     "body-missing": BodyMissing,
+    "broken-anchor": BrokenAnchor,
     "broken-reference": BrokenReference,
     "byte-order-mark": ByteOrderMark,
     "code-share": CodeShare,

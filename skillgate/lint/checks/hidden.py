@@ -21,12 +21,10 @@ from skillgate.lint.checks.security import (
     Signature,
     alphabet,
     brief,
-    checked,
     compiled,
     digest,
     identify,
     long_runs,
-    lowered,
     spans,
 )
 from skillgate.lint.checks.teaching import Page
@@ -168,9 +166,9 @@ class HiddenComment(Check, kw_only=True, rename="kebab"):
 
     orders: dict[str, str]
 
-    def __post_init__(self) -> None:
-        for name, pattern in self.orders.items():
-            checked(f"orders.{name}", pattern)
+    def expressions(self) -> Iterator[tuple[str, str]]:
+        """Give the orders."""
+        yield from ((f"orders.{name}", pattern) for name, pattern in self.orders.items())
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give each comment once; one that is never closed hides all that follows."""
@@ -180,7 +178,7 @@ class HiddenComment(Check, kw_only=True, rename="kebab"):
                 yield from islice(self._in(source, start), MAX_HITS)
 
     def _in(self, source: Source, body: int) -> Iterator[Hit]:
-        low, page = lowered(source), Page(source)
+        low, page = source.lower, Page(source)
         for start, end in sorted(_comments(source.text, body)):
             found = (
                 (name, compiled(pattern.replace(" ", GAP)).search(low, start, end))
@@ -239,9 +237,9 @@ class EncodedBlob(Check, kw_only=True, rename="kebab"):
     runs: Signature
     orders: str
 
-    def __post_init__(self) -> None:
-        checked("runs", self.runs.pattern)
-        checked("orders", self.orders)
+    def expressions(self) -> Iterator[tuple[str, str]]:
+        """Give what runs a blob, and the orders."""
+        yield from (("runs", self.runs.pattern), ("orders", self.orders))
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give each place once: `run`, `orders`, or text that is just not readable."""

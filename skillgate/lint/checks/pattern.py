@@ -30,7 +30,7 @@ class Pattern(Check, kw_only=True, rename="kebab"):
     r"""A regular expression (ignoring case, `^` and `$` at lines) matches in one kind of text.
 
     `patterns` maps names to expressions; the name is `{name}` in the message, and the variant where the
-    rule has one of that name. `words`, in lower case, are those of all patterns, or of each by its name.
+    rule has one of that name. `words` are whole ones in lower case: of all patterns, or of each by its name.
     `where` is what is searched: `prose` and `code` are the two halves of the body of SKILL.md, `skill` the
     whole file, `description` that field, `text` this and the prose, `markdown` all Markdown files whole,
     `scripts` the other text files, `all` every text file. A hit whose line matches one of `unless` does not
@@ -45,12 +45,10 @@ class Pattern(Check, kw_only=True, rename="kebab"):
     unless_avoided: bool = False
     once: bool = False
 
-    def __post_init__(self) -> None:
-        for name, pattern in self.patterns.items():
-            try:
-                re.compile(pattern, _FLAGS)
-            except re.error as problem:
-                raise ValueError(f"`patterns.{name}` is no regular expression: {problem}") from None
+    def expressions(self) -> Iterator[tuple[str, str]]:
+        """Give the patterns and the excuses."""
+        yield from ((f"patterns.{name}", pattern) for name, pattern in self.patterns.items())
+        yield from (("unless", pattern) for pattern in self.unless)
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give each match."""

@@ -88,6 +88,36 @@ class ReferenceOutside(Check, kw_only=True, rename="kebab"):
             yield Hit(where=link.where, match=path, values=values)
 
 
+class BrokenAnchor(Check, kw_only=True, rename="kebab"):
+    """A link leads to a heading of SKILL.md that it does not have; what stands in code is no heading."""
+
+    def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
+        """Give each such target once."""
+        links = {
+            link.target: link
+            for link in reversed(skill.links)
+            if link.target[:1] == "#" and _letters(link.target)
+        }
+        if not links:
+            return
+        known = {_letters(part.title) for part in skill.slices}
+        known.update(_letters("".join(names)) for names in _ANCHOR.findall(skill.prose_text))
+        for target, link in sorted(links.items(), key=lambda pair: pair[1].where):
+            plain = re.sub(r"-\d+$", "", target)  # the second of two equal headings has a number
+            if not known.intersection((_letters(target), _letters(plain))) and not _is_placeholder(
+                link, skill
+            ):
+                yield Hit(where=link.where, match=target, values={"target": target})
+
+
+_ANCHOR = re.compile(r"\b(?:id|name)=[\"']?([\w-]{1,100})|\{#([\w-]{1,100})\}")
+
+
+def _letters(text: str) -> str:
+    """Return what all ways to make an anchor of a heading agree on: its letters and digits."""
+    return "".join(filter(str.isalnum, text.lower()))
+
+
 class ReferenceWithoutCue(Check, kw_only=True, rename="kebab"):
     """SKILL.md names a Markdown file of the skill only as an item of a list that holds nothing else."""
 

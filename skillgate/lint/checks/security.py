@@ -9,18 +9,19 @@ import bisect
 import hashlib
 import re
 from collections.abc import Iterator, Sequence
-from functools import cache
+from functools import cache, cached_property
 from itertools import islice
 
 from skillgate.core import Struct, TaskFacts
 from skillgate.lint.check import Check, Hit
 from skillgate.lint.checks.teaching import Page
+from skillgate.lint.near import surroundings
 from skillgate.skill import Skill, Source
+from skillgate.skill.source import words_of
 
 MAX_HITS = 50  # per file
 MAX_EXAMPLES = 200  # per file: who shows more attacks than that may hide one among them
 MAX_MATCH_CHARS, MAX_SHOWN_CHARS, MAX_LINE_CHARS = 200, 80, 2_000
-BEFORE, AFTER = 150, 450  # characters that an expression sees around a word
 GAP = r"(?:[\s*_~`>#|\"'“”()\[\]/\\-]{1,20})"  # stands between two words, also in Markdown and comments
 
 
@@ -49,20 +50,36 @@ class Signatures(Check, kw_only=True, rename="kebab"):
     signatures: dict[str, Signature]
     spoken: bool = False
 
-    def __post_init__(self) -> None:
-        for name, signature in self.signatures.items():
-            checked(f"signatures.{name}", signature.pattern)
+    def expressions(self) -> Iterator[tuple[str, str]]:
+        """Give the signatures."""
+        yield from ((f"signatures.{name}", one.pattern) for name, one in self.signatures.items())
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give the first match of each place; a line of speech is one place."""
         for source in skill.sources:
             found = sorted(
                 (start, rank, end, name)
-                for rank, (name, signature) in enumerate(self.signatures.items())
-                for start, end in spans(signature, source, spoken=self.spoken)
+                for rank, name in sorted(self._candidates(source))
+                for start, end in spans(self.signatures[name], source, spoken=self.spoken)
             )
             if found:
                 yield from islice(self._hits(source, found), MAX_HITS)
+
+    def _candidates(self, source: Source) -> set[tuple[int, str]]:
+        """Return rank and name of the signatures of which some first word may stand in a file."""
+        return {one for part in self._index.keys() & source.words for one in self._index[part]}.union(
+            self._index[""]
+        )
+
+    @cached_property
+    def _index(self) -> dict[str, list[tuple[int, str]]]:
+        """Map a part of each first word to the signatures; those under `""` are always tried."""
+        index: dict[str, list[tuple[int, str]]] = {"": []}
+        for rank, (name, signature) in enumerate(self.signatures.items()):
+            parts = [max(words_of(word), key=len, default="") for word in next(iter(signature.words), ("",))]
+            for part in dict.fromkeys(parts):
+                index.setdefault(part, []).append((rank, name))
+        return index
 
     def _hits(self, source: Source, found: Sequence[tuple[int, int, int, str]]) -> Iterator[Hit]:
         examples, covered, told = Examples(source, spoken=self.spoken), 0, set[tuple[int, str]]()
@@ -96,52 +113,16 @@ class Examples:
 
 def spans(signature: Signature, source: Source, *, spoken: bool = False) -> Iterator[tuple[int, int]]:
     """Give start and end of each match of a signature in a file."""
-    if not all(any(_stands(word, source) for word in group) for group in signature.words):
+    standing = [[word for word in group if source.holds(word)] for group in signature.words]
+    if not all(standing):
         return
-    low = lowered(source)
-    text = low if spoken else source.text.replace("\\\n", "  ")
+    text = source.lower if spoken else source.joined
     pattern = compiled(signature.pattern.replace(" ", GAP) if spoken else signature.pattern)
-    for first, last in _near(signature.words, source, low):
+    for first, last in surroundings(standing[0], source) if standing else ((0, len(text)),):
         for match in pattern.finditer(text, first, last):
             start, end = match.span(1 if match.re.groups and match[1] is not None else 0)
             if not spoken or not text[start - 1 : start].isalnum():
                 yield start, end
-
-
-def _near(words: Sequence[Sequence[str]], source: Source, low: str) -> Iterator[tuple[int, int]]:
-    """Give the surroundings of the first words, joined so that nothing is searched twice."""
-    first = last = -1
-    for place in sorted(place for word in words[0] if _stands(word, source) for place in _places(low, word)):
-        if place - BEFORE > last:
-            if last > 0:
-                yield first, last
-            first = max(0, place - BEFORE)
-        last = place + AFTER
-    if last > 0:
-        yield first, last
-
-
-def _stands(word: str, source: Source) -> bool:
-    parts = _parts(word)
-    return parts <= source.words and (word in parts or word in source.lower)
-
-
-@cache
-def _parts(word: str) -> frozenset[str]:
-    return frozenset(re.findall(r"[a-z0-9]+", word))
-
-
-def _places(text: str, word: str) -> Iterator[int]:
-    at = text.find(word)
-    while at >= 0:
-        yield at
-        at = text.find(word, at + len(word))
-
-
-def lowered(source: Source) -> str:
-    """Return the text in lower case with equal offsets: `İ` alone becomes two characters."""
-    same = len(source.lower) == len(source.text)
-    return source.lower if same else source.text.replace("İ", "i").lower()
 
 
 def identify(text: str, start: int, end: int) -> str:
@@ -189,14 +170,6 @@ def compiled(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.MULTILINE)
 
 
-def checked(name: str, pattern: str) -> None:
-    """Refuse an option that is no regular expression. Raises: ValueError, which names it."""
-    try:
-        compiled(pattern)
-    except re.error as problem:
-        raise ValueError(f"`{name}` is no regular expression: {problem}") from None
-
-
 # --- data that leaves --------------------------------------------------------------
 
 
@@ -212,9 +185,9 @@ class Exfiltration(Check, kw_only=True, rename="kebab"):
     told: Signature
     lines: int = 5
 
-    def __post_init__(self) -> None:
-        for name in ("reads", "sends", "told"):
-            checked(name, getattr(self, name).pattern)
+    def expressions(self) -> Iterator[tuple[str, str]]:
+        """Give what reads, what sends, and what says both."""
+        yield from ((name, getattr(self, name).pattern) for name in ("reads", "sends", "told"))
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give each place once, pairs before sentences."""
@@ -272,9 +245,9 @@ class Secret(Check, kw_only=True, rename="kebab"):
 
     kinds: dict[str, SecretKind]
 
-    def __post_init__(self) -> None:
-        for name, kind in self.kinds.items():
-            checked(f"kinds.{name}", kind.pattern)
+    def expressions(self) -> Iterator[tuple[str, str]]:
+        """Give what each kind of key looks like."""
+        yield from ((f"kinds.{name}", kind.pattern) for name, kind in self.kinds.items())
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give each key once per file."""
@@ -320,8 +293,9 @@ class CommandAtLoad(Check, kw_only=True, rename="kebab"):
 
     acts: str
 
-    def __post_init__(self) -> None:
-        checked("acts", self.acts)
+    def expressions(self) -> Iterator[tuple[str, str]]:
+        """Give what a command does that reaches further."""
+        yield "acts", self.acts
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give each command."""

@@ -42,7 +42,7 @@ class TokenLimits(Check, kw_only=True, rename="kebab"):
         return values | {"heaviest": _heaviest(skill) if count else ""}
 
     def _listing(self, skill: Skill) -> Iterator[Hit]:
-        count = tokens.count_above(tokens.listing(skill), self.max_listing_tokens)
+        count = _count_above(tokens.listing(skill), self.max_listing_tokens)
         if count and "description" in skill.frontmatter:
             percent = str(heavier_than(count, LISTING_TOKENS))
             values = {"tokens": f"{count:,}", "max": f"{self.max_listing_tokens:,}", "percent": percent}
