@@ -147,6 +147,7 @@ def cli() -> None:
 @click.argument("paths", nargs=-1, type=click.Path(path_type=Path))
 @click.option("--format", "style", type=click.Choice(["text", "json", "sarif", "github"]), default="text")
 @click.option("--fail-on", type=click.Choice(["none", "note", "warning", "error"]), help="Default: error.")
+@click.option("--level", type=click.Choice(["note", "warning", "error"]), help="Show these and above only.")
 @click.option("--changed", is_flag=True, help="Only skills that differ from --base.")
 @click.option("--base", help="What --changed compares with. Default: the main branch, else the parent.")
 @click.option("--baseline", type=click.Path(path_type=Path), help="Known findings, which are not shown.")
@@ -155,7 +156,7 @@ def cli() -> None:
 @click.option("--no-cache", is_flag=True, help="Check all again, also what has not changed.")
 def lint(paths: tuple[Path, ...], style: str, fail_on: str | None, **options: Any) -> int:
     """Check skills without running anything. PATH is a skill, or a folder of skills."""
-    from skillgate.core import FailOn
+    from skillgate.core import FailOn, Severity
     from skillgate.linting import lint_paths, render, save_baseline
 
     if options["fix"] and options["write_baseline"]:
@@ -169,7 +170,7 @@ def lint(paths: tuple[Path, ...], style: str, fail_on: str | None, **options: An
     if options["write_baseline"]:
         _print(save_baseline(linted, options["write_baseline"]))
         return ExitCode.OK
-    _print(render(linted, style))
+    _print(render(linted, style, Severity(options["level"] or "note")))
     limit = FailOn(fail_on) if fail_on else linted.config.lint.fail_on
     failed = any(limit.catches(finding.severity) for finding in linted.findings)
     return ExitCode.GATE_FAILED if failed else ExitCode.OK
@@ -187,12 +188,12 @@ def _mend(linted: Linted) -> bool:
 
 
 def _lint_request(paths: tuple[Path, ...], options: dict[str, Any]) -> LintRequest:
-    from skillgate.config import find_root
+    from skillgate.gate.sources import root_of
     from skillgate.git import Repository
     from skillgate.linting import Request
 
     here = Path.cwd()
-    root = find_root(here)
+    root = root_of(here, paths)
     since = options["base"]
     if options["changed"] and since is None:
         since = Repository(root).default_base()
@@ -219,21 +220,30 @@ def _cache_folder() -> Path | None:
 @cli.command()
 @click.argument("rule_id", required=False)
 @click.option("--format", "style", type=click.Choice(["text", "markdown", "json"]), default="text")
-def rules(rule_id: str | None, style: str) -> None:
+@click.option("--check", is_flag=True, help="Try the examples of the rules instead, also of your own.")
+def rules(rule_id: str | None, style: str, check: bool) -> int:
     """List the rules, or explain one."""
     from skillgate.config import find_root
-    from skillgate.gate.sources import FolderSource, read_config, read_every_rule, read_rules
+    from skillgate.document import like
+    from skillgate.gate.sources import FolderSource, read_config, read_every_rule, read_rules, rule_folders
+    from skillgate.lint.examples import describe
     from skillgate.lint.pages import render
 
     source = FolderSource(find_root(Path.cwd()))
     config = read_config(source)
     found = read_every_rule(source, config)
     off = {rule.id for rule in found} - {rule.id for rule in read_rules(source, config)}
-    if rule_id:
-        found = tuple(rule for rule in found if rule.id == rule_id)
-        if not found:
-            raise UsageError(f"no rule `{rule_id}`", "List them with `skillgate rules`.")
-    _print(render(found, style, off))
+    named = tuple(rule for rule in found if rule_id in (None, rule.id))
+    if rule_id and not named:
+        close = like(rule_id, (rule.id for rule in found))
+        hint = f"Did you mean `{close}`?" if close else "List them with `skillgate rules`."
+        raise UsageError(f"no rule `{rule_id}`", hint)
+    if not check:
+        _print(render(named, style, off))
+        return ExitCode.OK
+    wrong = "".join(describe(named, found, rule_folders(source, config)))
+    _print(wrong or f"The examples of {len(named)} rules are right.\n")
+    return ExitCode.USAGE if wrong else ExitCode.OK
 
 
 @cli.command()

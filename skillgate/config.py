@@ -133,9 +133,14 @@ def parse(text: str, path: str = FILE_NAME) -> Config:
 def find_root(start: Path) -> Path:
     """Return the nearest folder at or above `start` with a skillgate.yml or a .git, else `start`."""
     for folder in (start, *start.parents):
-        if (folder / FILE_NAME).is_file() or (folder / ".git").exists():
+        if is_root(folder):
             return folder
     return start
+
+
+def is_root(folder: Path) -> bool:
+    """Say whether a folder has a skillgate.yml or a .git."""
+    return (folder / FILE_NAME).is_file() or (folder / ".git").exists()
 
 
 def schema() -> dict[str, Any]:

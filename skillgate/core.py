@@ -79,6 +79,9 @@ class Location(Struct, kw_only=True, order=True):
         return f"{self.path}:{self.line}:{self.column}"
 
 
+ALREADY_THERE = " (already there before this change)"
+
+
 class Finding(Struct, kw_only=True):
     """One hit of one rule. A risk with its source, never a prediction.
 
@@ -94,6 +97,11 @@ class Finding(Struct, kw_only=True):
     evidence: str = ""
     match: str = ""
     redacted: bool = False
+
+    @property
+    def order(self) -> tuple[int, bool, Location, str]:
+        """Sort by it to have the severest first, of these what a change brings, then by place."""
+        return -self.severity.rank, ALREADY_THERE in self.message, self.where, self.rule
 
     @property
     def fingerprint(self) -> str:

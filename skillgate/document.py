@@ -99,8 +99,13 @@ def refuse_bomb(node: yaml.Node | None) -> None:
 def nearest(name: str, known: Iterable[str]) -> str:
     """Return a hint sentence with the nearest known name, or all of them."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    return f"Did you mean `{close[0]}`?" if close else f"Known here: {', '.join(names)}."
+    close = like(name, names)
+    return f"Did you mean `{close}`?" if close else f"Known here: {', '.join(names)}."
+
+
+def like(name: str, known: Iterable[str]) -> str:
+    """Return the known name that is nearest, empty when none is near."""
+    return next(iter(difflib.get_close_matches(name, sorted(known), n=1, cutoff=0.6)), "")
 
 
 def _children(node: yaml.Node) -> Iterator[yaml.Node]:

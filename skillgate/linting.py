@@ -14,15 +14,15 @@ import posixpath
 import signal
 import stat
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
 import msgspec
 
 from skillgate import __version__
 from skillgate.config import Config
-from skillgate.core import Finding, TaskFacts
+from skillgate.core import Finding, Severity, TaskFacts
 from skillgate.errors import ConfigError, UsageError, writing
 from skillgate.gate.changes import changed_on_disk
 from skillgate.gate.sources import (
@@ -34,15 +34,27 @@ from skillgate.gate.sources import (
     read_suites,
     relative,
 )
-from skillgate.lint.check import Library, listed
+from skillgate.lint.check import Check, Library, listed
+from skillgate.lint.checks.frontmatter import NameFolder
 from skillgate.lint.engine import Checked, check_skill, lint_library
-from skillgate.lint.fix import FIXES, fix
+from skillgate.lint.fix import FIXES, Fixed, fix
 from skillgate.lint.rule import Rule
-from skillgate.lint.sift import NOTHING_KNOWN, Baseline, Sifted, merged, read_baseline, sift, write_baseline
+from skillgate.lint.sift import (
+    NOTHING_KNOWN,
+    Baseline,
+    Known,
+    Sifted,
+    merged,
+    read_baseline,
+    sift,
+    write_baseline,
+)
 from skillgate.report import findings, sarif
 from skillgate.report.annotations import render as render_annotations
 from skillgate.report.escape import clean
+from skillgate.report.wording import count
 from skillgate.skill import MAX_FILE_BYTES, SKILL_FILE, Files, Stray, parse, scan
+from skillgate.skill.files import is_misspelt
 from skillgate.skill.source import decode
 
 FEW = 24  # skills that one process has checked before another has started
@@ -65,17 +77,40 @@ class Request(NamedTuple):
 
 
 class Linted(NamedTuple):
-    """What was found, in how many skills, and where the findings point into."""
+    """What was found, in which skills, and where the findings point into; `rules` are those applied.
+
+    `starts` are the folders below which all skills were linted.
+    """
 
     config: Config
     sifted: Sifted
-    skills: int
+    folders: frozenset[str]
+    starts: frozenset[str]
+    rules: Sequence[Rule]
     root: Path
 
     @property
+    def skills(self) -> int:
+        """Return how many skills were linted."""
+        return len(self.folders)
+
+    @property
     def findings(self) -> tuple[Finding, ...]:
-        """Return the findings to show, equal ones once."""
+        """Return the findings, equal ones once."""
         return tuple(merged(self.sifted.findings))
+
+    def covers(self, known: Iterable[Known]) -> Iterator[Known]:
+        """Give those lines of a baseline whose finding would have been found again.
+
+        Where not all skills were linted, no rule that compares them can tell, nor one that is off.
+        """
+        able = {rule.id for rule in self.rules if isinstance(rule.checker, Check)}
+        for line in known:
+            path = PurePosixPath(line.path)
+            owner = _owner(path, self.root)
+            is_gone = owner is None and not self.starts.isdisjoint(map(str, path.parents))
+            if "." in self.starts or is_gone or (line.rule in able and str(owner) in self.folders):
+                yield line
 
 
 def lint_paths(request: Request) -> Linted:
@@ -84,40 +119,65 @@ def lint_paths(request: Request) -> Linted:
     config = read_config(source)
     rules = read_rules(source, config)
     baseline = _baseline(request, source, config)
-    folders, strays = _folders(request, config)
-    chosen = folders
+    places = _places(request, config)
+    folders = chosen = places.skills
     if request.since is not None:
         chosen = changed_on_disk(request.root, request.since, folders)
     facts = _facts(source, config, chosen)
     checked = _check_all(request, rules, {folder: facts[config.suites_for(folder)] for folder in chosen})
     others = [listed(parse(Files.from_folder(request.root / f), f)) for f in folders if f not in checked]
     searched = relative(request.paths[0], request.root).as_posix() if request.paths else "."
-    library = Library((*others, *(one.listed for one in checked.values())), strays, searched)
+    together = (*others, *(one.listed for one in checked.values()))
+    library = Library(together, places.strays, searched, left_out=places.left_out)
     found = [finding for one in checked.values() for finding in one.findings]
     untold = {other.name_at.path for other in others}
-    found += [f for f in lint_library(library, rules) if f.where.path not in untold]
+    found += [f for f in lint_library(library, rules) if f.where.path not in untold and not places.is_empty]
     comments = [comment for one in checked.values() for comment in one.comments]
     sifted = sift(found, comments, rules, config.lint, baseline=baseline)
-    return Linted(config, sifted, len(checked), request.root)
+    starts = places.starts if request.since is None else ()
+    return Linted(config, sifted, frozenset(checked), frozenset(starts), rules, request.root)
 
 
-def render(linted: Linted, style: str) -> str:
-    """Render as text, json, sarif or github annotations."""
-    sifted = linted.sifted
+def render(linted: Linted, style: str, level: Severity = Severity.NOTE) -> str:
+    """Render findings of this severity or above as text, json, sarif or github annotations."""
+    shown = [finding for finding in linted.findings if finding.severity.rank >= level.rank]
     if style == "json":
-        return findings.render_json(linted.findings, linted.skills, len(sifted.ignored), sifted.baselined)
+        return findings.render_json(shown, _counts(linted, shown))
     if style == "sarif":
-        return sarif.render(linted.findings)
+        return sarif.render(shown)
     if style == "github":
-        return render_annotations(linted.findings)
-    return findings.render_text(linted.findings, _texts(linted), len(sifted.ignored), sifted.baselined)
+        return render_annotations(shown)
+    mendable = sum(len(set(fixed.rules) & {f.rule for f in shown}) for _, fixed in _fixed(linted))
+    return findings.render_text(shown, _texts(linted), _counts(linted, shown)._replace(mendable=mendable))
+
+
+def _counts(linted: Linted, shown: Sequence[Finding]) -> findings.Counts:
+    sifted = linted.sifted
+    owners = {_owner(PurePosixPath(path), linted.root) for path in {f.where.path for f in shown}}
+    return findings.Counts(
+        skills=linted.skills,
+        told=len(owners - {None}),
+        ignored=len(sifted.ignored),
+        baselined=sifted.baselined,
+        stale=sum(1 for _ in linted.covers(sifted.gone)),
+        hidden=len(linted.findings) - len(shown),
+    )
 
 
 def save_baseline(linted: Linted, path: Path) -> str:
-    """Write the findings down as known; return what to say about it."""
+    """Write the findings down as known; return what to say about it.
+
+    What an older baseline in this file says of skills that were not linted stays. Raises: ConfigError.
+    """
+    found, kept = linted.sifted.findings, set[Known]()
+    if "." not in linted.starts and path.is_file():
+        before = read_baseline(decode_text(path.read_bytes(), str(path)), str(path)).findings
+        again = {finding.fingerprint for finding in found}
+        kept = {line for line in before if line.fingerprint not in again} - set(linted.covers(before))
     with writing(path, "Choose another file."):
-        path.write_text(write_baseline(linted.sifted.findings), encoding="utf-8")
-    return f"{len(linted.sifted.findings)} findings are in {path}: `lint --baseline` shows only others.\n"
+        path.write_text(write_baseline(found, kept), encoding="utf-8")
+    more = f", and {count(len(kept), 'older line')} of what was not linted" if kept else ""
+    return f"{count(len(found), 'finding')} in {path}{more}: `lint --baseline` shows only others.\n"
 
 
 def mend(linted: Linted) -> Iterator[str]:
@@ -125,17 +185,22 @@ def mend(linted: Linted) -> Iterator[str]:
 
     Raises: UsageError when a file cannot be written.
     """
+    for path, fixed in _fixed(linted):
+        _replace(linted.root / path, fixed.raw)
+        yield f"fixed {len(fixed.rules)}: {clean(path)} ({', '.join(fixed.rules)})"
+
+
+def _fixed(linted: Linted) -> Iterator[tuple[str, Fixed]]:
+    """Give each SKILL.md that can be mended, as it would be."""
     wanted: dict[str, set[str]] = {}
     for finding in linted.findings:
         if finding.rule in FIXES and posixpath.basename(finding.where.path) == SKILL_FILE:
             wanted.setdefault(finding.where.path, set()).add(finding.rule)
     for path, rules in sorted(wanted.items()):
-        file = linted.root / path
-        raw = _read(file)
+        raw = _read(linted.root / path)
         fixed = fix(raw, posixpath.dirname(path) or ".", rules) if raw is not None else None
         if fixed and fixed.rules:
-            _replace(file, fixed.raw)
-            yield f"fixed {len(fixed.rules)}: {clean(path)} ({', '.join(fixed.rules)})"
+            yield path, fixed
 
 
 def _replace(path: Path, content: bytes) -> None:
@@ -180,29 +245,51 @@ def _baseline(request: Request, source: FolderSource, config: Config) -> Baselin
     return read_baseline(decode_text(content, str(request.baseline)), str(request.baseline))
 
 
-def _folders(request: Request, config: Config) -> tuple[list[str], tuple[Stray, ...]]:
+class _Places(NamedTuple):
+    """The skills to lint and what looks like one; `starts` are the folders searched as a whole.
+
+    There is nothing to say when `is_empty`: only files were given, and none belongs to a skill.
+    """
+
+    skills: Sequence[str]
+    strays: tuple[Stray, ...]
+    starts: Collection[str] = (".",)
+    left_out: int = 0
+    is_empty: bool = False
+
+
+def _places(request: Request, config: Config) -> _Places:
     if not request.paths:
         found = scan(request.root)
-        return [folder for folder in found.skills if config.covers(folder)], found.strays
-    folders: list[str] = []
+        covered = [folder for folder in found.skills if config.covers(folder)]
+        return _Places(covered, found.strays, left_out=len(found.skills) - len(covered))
+    skills: list[str] = []
     strays: list[Stray] = []
-    for start, is_owner in dict.fromkeys(_start(path, request.root) for path in request.paths):
+    searched: list[str] = []
+    for given in dict.fromkeys(relative(path, request.root) for path in request.paths):
+        is_file = _is_file(given, request.root)
+        start = _owner(given, request.root) if is_file else given
+        if start is None:  # a pre-commit hook gives any file
+            strays += [Stray(given.as_posix(), "case")] if is_misspelt(given.name) else []
+            continue
         found = scan(request.root / start)
-        folders += [(start / folder).as_posix() for folder in ((".",) if is_owner else found.skills)]
+        skills += [(start / folder).as_posix() for folder in ((".",) if is_file else found.skills)]
         strays += [stray._replace(path=(start / stray.path).as_posix()) for stray in found.strays]
-    return list(dict.fromkeys(folders)), tuple(dict.fromkeys(strays))
+        searched += [] if is_file else [start.as_posix()]
+    is_empty = not (skills or strays or searched)
+    return _Places(list(dict.fromkeys(skills)), tuple(dict.fromkeys(strays)), searched, is_empty=is_empty)
 
 
-def _start(given: Path, root: Path) -> tuple[Path, bool]:
-    """Return where to search, and whether that is the skill which owns the file that was given."""
-    path = relative(given, root)
+def _is_file(path: Path, root: Path) -> bool:
     if not (root / path).exists():
         raise UsageError(f"{path}: no such file or folder", "Name a skill folder, or a folder of skills.")
-    if not (root / path).is_file():
-        return path, False
-    above = path.parents if ".." not in path.parts else ()
-    owner = next((folder for folder in above if (root / folder / SKILL_FILE).is_file()), None)
-    return (path.parent, False) if owner is None else (owner, True)
+    return (root / path).is_file()
+
+
+def _owner(path: PurePath, root: Path) -> PurePath | None:
+    """Return the folder of the skill that a file belongs to; None when there is none."""
+    above = path.parents[: len(path.parents) - path.parts.count("..")]  # those of `..` are no folders
+    return next((folder for folder in above if (root / folder / SKILL_FILE).is_file()), None)
 
 
 def _facts(source: FolderSource, config: Config, folders: Sequence[str]) -> dict[tuple[str, ...], Facts]:
@@ -243,7 +330,14 @@ def _check_each(root: Path, rules: Sequence[Rule], tasks: Mapping[str, Facts]) -
 
 
 def _check(root: Path, folder: str, rules: Sequence[Rule], facts: Facts) -> Checked:
+    if _is_clone(root, folder):
+        rules = [rule for rule in rules if not isinstance(rule.checker, NameFolder)]
     return check_skill(parse(Files.from_folder(root / folder), folder), rules, facts)
+
+
+def _is_clone(root: Path, folder: str) -> bool:
+    """Say whether a skill is a repository of its own, whose folder has whatever name."""
+    return folder != "." and (root / folder / ".git").exists()
 
 
 _state: list[tuple[Path, Sequence[Rule]]] = []  # of a worker process
@@ -283,14 +377,14 @@ class Cache:
         files = Files.from_folder(self._root / folder)
         try:
             parts = (
-                files.digest(),
+                files.digest(MAX_FILE_BYTES + 1),  # no check reads more
                 *sorted(files.known),
                 *sorted(files.links),
                 *sorted(files.programs or ()),
             )
         except OSError:
             return ""
-        return _hash(self._common, *parts, repr(facts))
+        return _hash(self._common, *parts, repr((facts, _is_clone(self._root, folder))))
 
     def get(self, folder: str, key: str) -> Checked | None:
         """Return what the check gave, None when something has changed since."""

@@ -32,9 +32,10 @@ class Request(NamedTuple):
 
 def weigh_folder(request: Request, tell: Callable[[SkillgateError], None]) -> Weighing:
     """Weigh a skill on disk; `tell` hears what is less than was asked for. Raises: UsageError."""
-    if not (request.folder / SKILL_FILE).is_file():
-        raise UsageError(f"{request.folder}: there is no {SKILL_FILE}", "Name the folder of a skill.")
-    skill = parse(Files.from_folder(request.folder), request.folder.as_posix())
+    folder = request.folder.parent if request.folder.name == SKILL_FILE else request.folder
+    if not (folder / SKILL_FILE).is_file():
+        raise UsageError(f"{folder}: there is no {SKILL_FILE}", "Name the folder of a skill.")
+    skill = parse(Files.from_folder(folder), folder.as_posix())
     price = _price(request, tell)
     if request.model and request.key and is_countable(request.model):
         try:
@@ -60,7 +61,9 @@ def _price(request: Request, tell: Callable[[SkillgateError], None]) -> InputPri
         return None
     price = shipped_prices().price(request.model)
     if price is None:
-        tell(UsageError(f"no price is known for `{request.model}`", "Give it with --input-usd-per-mtok."))
+        known = ", ".join(shipped_prices().models)
+        hint = f"Give it with --input-usd-per-mtok, or name one of {known}."
+        tell(UsageError(f"no price is known for `{request.model}`", hint))
         return None
     rate = price.rates[0]
     limit = f", prompts of at most {rate.up_to_tokens:,} tokens" if rate.up_to_tokens else ""

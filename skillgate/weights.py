@@ -128,12 +128,11 @@ def code_lines(skill: Skill) -> tuple[int, int]:
 
 
 def _sections(skill: Skill, count: Callable[[str], int]) -> list[Part]:
-    lines = skill.source.lines
     return [
         Part(
             kind=Kind.SECTION,
             name=part.title,
-            tokens=count("\n".join(lines[part.line - 1 : part.end_line])),
+            tokens=count(skill.text_of(part)),
             line=part.line,
             level=part.level,
         )

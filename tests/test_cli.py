@@ -28,7 +28,7 @@ def test_lint_prints_the_result_on_stdout_and_passes(here: Path, capsys: pytest.
     assert main(["lint", "--format", "json"]) == ExitCode.OK
     out = capsys.readouterr()
     assert (json.loads(out.out), out.err) == (
-        {"schema": 1, "skills": 1, "ignored": 0, "baselined": 0, "findings": []},
+        {"schema": 1, "skills": 1, "ignored": 0, "baselined": 0, "stale": 0, "findings": []},
         "",
     )
 

@@ -136,6 +136,14 @@ def test_links_are_compared_by_where_they_lead(repo: Path) -> None:
     assert changed(repo) == ["skills/a", "skills/b"]
 
 
+def test_a_link_in_place_of_a_text_that_names_its_target_is_a_change(repo: Path) -> None:
+    write(repo, "skills/a/x.md", "SKILL.md")
+    commit(repo)
+    (repo / "skills/a/x.md").unlink()
+    (repo / "skills/a/x.md").symlink_to("SKILL.md")
+    assert changed(repo) == ["skills/a"]
+
+
 def test_a_pipe_and_a_file_that_is_no_text_do_not_stop_it(repo: Path) -> None:
     os.mkfifo(repo / "skills/a/pipe")
     (repo / "skills/b/caf\udce9.md").write_bytes(b"caf\xe9")

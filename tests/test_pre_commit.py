@@ -68,4 +68,5 @@ def test_the_hook_lints_the_skills_of_the_files_that_change(tmp_path: Path) -> N
 
     assert change("skills/one/how.md", "Add one to the other.\n") == ["Failed", "skills/one/SKILL.md:2:7"]
     assert change("skills/two/SKILL.md", SKILL.format("two")) == ["Passed"]
+    assert change("skills/README.md", "No skill.\n") == ["Passed"]
     assert change("notes.md", "No skill.\n") == ["Skipped"]

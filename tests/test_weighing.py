@@ -163,6 +163,13 @@ def test_no_network_is_told(
     )
 
 
+def test_the_file_may_be_named_for_its_folder(skill: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["weigh", skill]) == 0
+    folder = capsys.readouterr().out
+    assert main(["weigh", f"{skill}/SKILL.md"]) == 0
+    assert capsys.readouterr().out == folder
+
+
 def test_no_key_and_other_models_ask_nobody(
     skill: str, server: CountingServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -176,7 +183,10 @@ def test_no_key_and_other_models_ask_nobody(
     assert main(["weigh", skill, "--model", "other-1"]) == 0
     out, err = capsys.readouterr()
     assert "$" not in out
-    assert err == "skillgate: no price is known for `other-1`\n  Give it with --input-usd-per-mtok.\n"
+    assert err.startswith(
+        "skillgate: no price is known for `other-1`\n"
+        "  Give it with --input-usd-per-mtok, or name one of claude-"
+    )
     assert server.requests == []
 
 

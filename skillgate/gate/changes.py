@@ -21,6 +21,7 @@ from skillgate.lint.check import Library, listed
 from skillgate.skill import SKILL_FILE, Files, Skill, parse
 from skillgate.skill.files import is_misspelt
 
+_LINK = "120000"
 Tree = Mapping[str, Entry]
 
 
@@ -107,6 +108,8 @@ def _differs(folder: Path, path: str, before: Tree, there: Collection[str]) -> b
     if not names or names != set(Files.from_map(dict.fromkeys(old, b"")).names):
         return True
     try:
+        if any((old[name].mode == _LINK) != (folder / name).is_symlink() for name in names):
+            return True  # a link has the content of a text that names its target
         return any(old[name].blob not in _ids(files, folder / name, name, old[name]) for name in names)
     except OSError:
         return True

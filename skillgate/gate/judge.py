@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -19,6 +20,7 @@ from skillgate.bench.runner import Bench, Evaluation, execute
 from skillgate.bench.suite import Suite, Task, suite_digest, task_facts
 from skillgate.config import Config, LintConfig, RunConfig
 from skillgate.core import (
+    ALREADY_THERE,
     BASE_ARM,
     HEAD_ARM,
     NONE_ARM,
@@ -40,7 +42,7 @@ from skillgate.core import (
 from skillgate.gate.changes import Subject
 from skillgate.gate.means import Means
 from skillgate.lint.check import Library
-from skillgate.lint.engine import check_skill, lint_library
+from skillgate.lint.engine import Checked, check_skill, lint_library
 from skillgate.lint.rule import Rule
 from skillgate.lint.sift import Baseline, merged, sift
 from skillgate.prices import shipped_prices
@@ -86,23 +88,42 @@ class Linter(NamedTuple):
     config: LintConfig
 
     def lint(self, subject: Subject, tasks: Sequence[TaskFacts]) -> tuple[Finding, ...]:
-        """Lint the head of a subject: alone, and among the other skills of its repository."""
+        """Lint the head of a subject: alone, and among the other skills of its repository.
+
+        What the base has too is marked; it still counts.
+        """
         if subject.head is None:
             return ()
         head = check_skill(subject.head, self.rules, tasks)
-        others = [f for f in lint_library(self.library, self.rules) if f.where.path == subject.head.file]
+        base = check_skill(subject.base, self.rules, tasks) if subject.base is not None else None
+        library = self.library._replace(about=subject.head.path)
+        others = [f for f in lint_library(library, self.rules) if f.where.path == subject.head.file]
         found = (*head.findings, *others)
-        trusted = self._silenced(subject.base, tasks)
+        trusted = self._silenced(base) if base else ()
         sifted = sift(found, head.comments, self.rules, self.config, baseline=self.baseline, trusted=trusted)
-        return tuple(merged(sifted.findings))
+        old = _known(base.findings, subject.base) if base and subject.base else Counter()
+        return tuple(merged(_marked(sifted.findings, subject.head, old)))
 
-    def _silenced(self, base: Skill | None, tasks: Sequence[TaskFacts]) -> list[str]:
+    def _silenced(self, base: Checked) -> list[str]:
         """Return what comments silence at the base."""
-        if base is None:
-            return []
-        before = check_skill(base, self.rules, tasks)
-        ignored = sift(before.findings, before.comments, self.rules, self.config).ignored
+        ignored = sift(base.findings, base.comments, self.rules, self.config).ignored
         return [finding.fingerprint for finding in ignored]
+
+
+def _known(findings: Iterable[Finding], skill: Skill) -> Counter[tuple[str, str, str]]:
+    """Count findings by rule, file and match; the file as seen from the skill, which may have moved."""
+    return Counter((finding.rule, skill.name_of(finding.where.path), finding.match) for finding in findings)
+
+
+def _marked(
+    findings: Iterable[Finding], skill: Skill, old: Counter[tuple[str, str, str]]
+) -> Iterator[Finding]:
+    """Mark each finding that the base has too, of equal ones no more than it has."""
+    for finding in findings:
+        (key,) = _known([finding], skill)
+        old[key] -= 1
+        is_old = old[key] >= 0
+        yield msgspec.structs.replace(finding, message=finding.message + ALREADY_THERE) if is_old else finding
 
 
 def prepare(

@@ -41,7 +41,7 @@ from skillgate.report import markdown
 from skillgate.stats.power import PASS_RATIO_SD, detectable_effect
 from skillgate.stats.verdict import worst
 
-LINT_IS_NEW = "Its `lint` settings count from the next change on."
+LINT_IS_NEW = "Its `lint` and `skills` settings count from the next change on."
 MISSPELT = "`{path}` was not looked at: a skill is a file called exactly `SKILL.md`."
 NOTHING = "no skill changed in this range: nothing to do"
 
@@ -85,7 +85,7 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
         source = RangeSource(repository, target, tip, Path(scratch))
         config = _configure(source, options)
         if source.brings(options.config or FILE_NAME):  # or a change could switch off the rules against it
-            config = msgspec.structs.replace(config, lint=LintConfig())
+            config = msgspec.structs.replace(config, lint=LintConfig(), skills=Config().skills)
             source.notes.append(LINT_IS_NEW)
         subjects = [s for s in changed_skills(repository, start, tip) if any(map(config.covers, s.paths))]
         source.notes += [MISSPELT.format(path=path) for path in misspelt_files(repository, start, tip)]

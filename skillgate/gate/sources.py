@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from skillgate.config import FILE_NAME, Config, parse
+from skillgate.config import FILE_NAME, Config, find_root, is_root, parse
 from skillgate.document import line_of
 from skillgate.errors import ConfigError, OptionError, SuiteError
 from skillgate.git import Entry, Repository
@@ -120,6 +120,19 @@ def relative(path: Path, root: Path) -> Path:
     return Path(os.path.relpath(root / path, root))
 
 
+def root_of(here: Path, paths: Sequence[Path]) -> Path:
+    """Return the root of what is to be linted: that of the current folder, else that of the first path.
+
+    The second where the current folder belongs to no repository, or the path lies in another one.
+    """
+    root = find_root(here)
+    first = Path(os.path.normpath(here / paths[0])) if paths else here
+    if is_root(root) and first.is_relative_to(root):
+        return root
+    other = find_root(first if first.is_dir() else first.parent)
+    return other if is_root(other) else root
+
+
 def read_config(source: Source, path: str | None = None) -> Config:
     """Read skillgate.yml, or the file that the user named; the defaults when there is none.
 
@@ -140,7 +153,7 @@ def read_suites(source: Source, names: Sequence[str]) -> tuple[Suite, ...]:
 
 def read_every_rule(source: Source, config: Config) -> tuple[Rule, ...]:
     """Load our rules and those of the user, whether they are on or not. Raises: RuleError with path:line."""
-    return load_rules(shipped("rules"), *_rule_folders(source, config))
+    return load_rules(*rule_folders(source, config))
 
 
 def read_rules(source: Source, config: Config, path: str | None = None) -> tuple[Rule, ...]:
@@ -156,7 +169,9 @@ def read_rules(source: Source, config: Config, path: str | None = None) -> tuple
         raise ConfigError(f"{path or FILE_NAME}:{line}: {problem.message}", problem.hint) from None
 
 
-def _rule_folders(source: Source, config: Config) -> Iterator[Path]:
+def rule_folders(source: Source, config: Config) -> Iterator[Path]:
+    """Give the folder of our rules, then those of the user. Raises: ConfigError."""
+    yield shipped("rules")
     for name in config.lint.rule_files:
         folder = source.folder(name)
         if folder is None:

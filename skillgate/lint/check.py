@@ -11,6 +11,8 @@ from typing import NamedTuple
 from skillgate.core import Location, Struct, TaskFacts
 from skillgate.skill import Skill, Stray
 
+MAX_TITLE_CHARS, MAX_NAMED = 60, 3
+
 
 class Hit(Struct, kw_only=True):
     """A place that a check found; `values` fill the `{...}` in what the rule says of its `variant`.
@@ -55,12 +57,21 @@ class Listed(Struct, kw_only=True):
 class Library(NamedTuple):
     """The skills that were found together, and what looks like one and is none; `folder` was searched.
 
-    Of two skills that clash the later one is told: sort those last that a change touches.
+    Of two skills that clash the later one is told: sort those last that a change touches. `about` is the
+    path of the one skill that is judged, where what is true of all must not be told. `left_out` skills
+    are there and not wanted by the configuration.
     """
 
     skills: tuple[Listed, ...]
     strays: tuple[Stray, ...] = ()
     folder: str = "."
+    about: str = ""
+    left_out: int = 0
+
+    def place_of(self, skills: Sequence[Listed]) -> Listed | None:
+        """Return which of these is told what holds for all: the one judged, or the same however they lie."""
+        chosen = [skill for skill in skills if self.about in ("", skill.path)]
+        return min(chosen, key=lambda skill: skill.path, default=None)
 
 
 class LibraryCheck(Struct, kw_only=True, rename="kebab"):
@@ -74,17 +85,15 @@ class LibraryCheck(Struct, kw_only=True, rename="kebab"):
 def listed(skill: Skill) -> Listed:
     """Return what the others need to know of a skill."""
     fields, start = skill.frontmatter, skill.source.location(0)
-    places = {key: fields[key].value_at if key in fields else start for key in ("name", "description")}
-    texts = {key: (fields[key].text or "" if key in fields else "") for key in ("when_to_use",)}
-    switch = fields.get("disable-model-invocation")
+    name, description, when = (fields.get(key) for key in ("name", "description", "when_to_use"))
     return Listed(
         path=skill.path,
         name=skill.name or "",
         description=skill.description or "",
-        name_at=places["name"],
-        description_at=places["description"],
-        when_to_use=texts["when_to_use"],
-        hidden=switch is not None and switch.value == "true",
+        name_at=name.value_at if name else start,
+        description_at=description.value_at if description else start,
+        when_to_use=(when.text or "") if when else "",
+        hidden=skill.is_hidden,
     )
 
 
@@ -93,9 +102,17 @@ def quoted(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
 
 
-def more(names: Sequence[str], shown: int = 3) -> str:
-    """Name the others of a group in parentheses, at most `shown` of them; nothing when there are none."""
-    if not names:
-        return ""
-    left = len(names) - shown
-    return f" (also {quoted(names[:shown])}{f' and {left} more' if left > 0 else ''})"
+def shortened(title: str) -> str:
+    """Cut a title that is too long to be one."""
+    return title if len(title) <= MAX_TITLE_CHARS else f"{title[: MAX_TITLE_CHARS - 1].rstrip()}…"
+
+
+def some(names: Sequence[str]) -> str:
+    """Write at most three names as code, and how many are left."""
+    left = len(names) - MAX_NAMED
+    return f"{quoted(names[:MAX_NAMED])}{f' and {left} more' if left > 0 else ''}"
+
+
+def more(names: Sequence[str]) -> str:
+    """Name the others of a group in parentheses, at most three of them; nothing when there are none."""
+    return f" (also {some(names)})" if names else ""

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from skillgate.core import Finding, Struct, TaskFacts
 from skillgate.lint.check import Check, Library, LibraryCheck, Listed, listed
 from skillgate.lint.checks.suppression import Comment, comments
+from skillgate.lint.redact import without_keys
 from skillgate.lint.rule import Rule
 from skillgate.skill import Skill
 
@@ -28,9 +29,10 @@ def check_skill(skill: Skill, rules: Sequence[Rule], tasks: Sequence[TaskFacts] 
 def lint_skill(skill: Skill, rules: Sequence[Rule], tasks: Sequence[TaskFacts] = ()) -> tuple[Finding, ...]:
     """Return the findings of one skill, also those that a comment in it silences."""
     checks = ((rule, rule.checker) for rule in rules)
-    return _sorted(
+    found = (
         rule.finding(hit) for rule, check in checks if isinstance(check, Check) for hit in check(skill, tasks)
     )
+    return _sorted(without_keys(found, skill, rules))
 
 
 def lint_library(library: Library, rules: Sequence[Rule]) -> tuple[Finding, ...]:

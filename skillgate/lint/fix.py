@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Collection
 from typing import NamedTuple
 
-from skillgate.lint.checks.frontmatter import MAX_NAME_CHARS, NameFolder
+from skillgate.lint.checks.frontmatter import MAX_NAME_CHARS, NameFolder, inner_field
 from skillgate.skill import SKILL_FILE, Files, Skill, parse
 
 MAX_QUOTED = 20  # values in one file: each costs a parse
@@ -82,7 +82,7 @@ def _quote(pieces: list[str], line: int) -> str | None:
     key = _KEY.match(pieces[first])
     whole = "\n".join(pieces[first : last + 1 : 2])
     value = whole[key.end() :].rstrip(" \t") if key else ""
-    if key is None or key[1] in _NO_TEXT or _DOUBTFUL.search(value):
+    if key is None or key[1] in _NO_TEXT or _DOUBTFUL.search(value) or inner_field(value):
         return None
     mark = "'" if '"' in value or "\\" in value else '"'
     quoted = f"{mark}{value.replace(mark, mark * 2)}{mark}"

@@ -15,6 +15,7 @@ _INTRODUCTION = """\
 Written by `skillgate rules --format markdown` from the files in `rules/`, whose examples are their tests.
 A finding is a risk with its source, never a prediction. Rules of the scope `client:...` are on where
 `lint.clients` names the client, rules of `style` where `lint.rules` names them; all others are on.
+For the numbers of hits each repository was linted by itself, as its skills are compared with each other.
 """
 
 

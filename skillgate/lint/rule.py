@@ -87,17 +87,26 @@ class Rule(Struct, kw_only=True, dict=True):
     def finding(self, hit: Hit) -> Finding:
         """Word a hit: the rule sets id, severity, scope and evidence."""
         variant = self.variants.get(hit.variant, Variant())
+        message, hint = self._wording(variant)
         return Finding(
             rule=self.id,
             severity=variant.severity or self.severity,
             scope=self.scope,
-            message=_fill(variant.message or self.message, hit.values),
+            message=_fill(message, hit.values),
             where=msgspec.structs.replace(hit.where, path=clean(hit.where.path)),
-            hint=_fill(self.hint if variant.hint is None else variant.hint, hit.values),
+            hint=_fill(hint, hit.values),
             evidence=f"{self.evidence[0].says} ({self.evidence[0].source})",
             match=clean(hit.match),
             redacted=hit.redacted,
         )
+
+    def unfilled(self, hit: Hit) -> list[str]:
+        """Return the `{...}` in what the rule says of a hit that its check does not fill."""
+        said = "".join(self._wording(self.variants.get(hit.variant, Variant())))
+        return sorted({slot for slot in _SLOT.findall(said) if slot not in hit.values})
+
+    def _wording(self, variant: Variant) -> tuple[str, str]:
+        return variant.message or self.message, self.hint if variant.hint is None else variant.hint
 
 
 def load_rules(*folders: Path) -> tuple[Rule, ...]:
@@ -130,7 +139,8 @@ def configure(rules: Sequence[Rule], config: LintConfig) -> tuple[Rule, ...]:
             message = f"`lint.{keys[0]}` names `{keys[-1]}`, which is no rule"
             raise OptionError(("lint", *keys), message, nearest(keys[-1], known))
     wanted = ((rule, config.rules.get(rule.id)) for rule in rules)
-    return tuple(_override(rule, option) for rule, option in wanted if rule.is_on(option, config.clients))
+    on = (_override(rule, option) for rule, option in wanted if rule.is_on(option, config.clients))
+    return tuple(_told(rule, known) for rule in on)
 
 
 def _read(path: Path, *, is_ours: bool) -> Rule:
@@ -181,6 +191,13 @@ def _override(rule: Rule, option: RuleOptions | None) -> Rule:
     except msgspec.ValidationError as error:
         message, hint = _explain(error, rule.check)
         raise OptionError(("lint", "rules", rule.id), f"`lint.rules.{rule.id}`: {message}", hint) from None
+
+
+def _told(rule: Rule, known: Collection[str]) -> Rule:
+    """Tell the rule about comments which rules there are: a comment may name one that is off."""
+    if rule.check != "suppression":
+        return rule
+    return msgspec.structs.replace(rule, options={**rule.options, "known": sorted(known)})
 
 
 def _with_severity(rule: Rule, severity: Severity | None) -> Rule:

@@ -24,11 +24,15 @@ SECURITY = "security"
 
 
 class Sifted(NamedTuple):
-    """The findings to show, those that a comment silences, and how many the baseline holds."""
+    """The findings to show, those that a comment silences, and how many the baseline holds.
+
+    `gone` are the lines of the baseline that match nothing any more, each with how often it did.
+    """
 
     findings: tuple[Finding, ...]
     ignored: tuple[Finding, ...] = ()
     baselined: int = 0
+    gone: tuple[Known, ...] = ()
 
 
 class Known(Struct, kw_only=True):
@@ -65,15 +69,15 @@ def sift(
     there; None trusts every comment.
     """
     wanted = [found for finding in findings for found in _at_its_path(finding, config)]
-    counted = [comment for comment in comments if comment.reason]
+    counted = [comment for comment in comments if comment.counts]
     used = list(_used(counted, wanted))
     covered = dict.fromkeys(finding for _, finding in used)
     ignored = dict.fromkeys(covered if trusted is None else _trusted(covered, Counter(trusted)))
     shown = [finding for finding in wanted if finding not in ignored]
     shown += _useless(counted, {(comment.where, f.rule) for comment, f in used}, rules, config)
-    left, baselined = _without_known(shown, baseline)
+    left, gone = _without_known(shown, baseline)
     ordered = sorted(left, key=lambda f: (f.where, f.rule, f.match, f.message))
-    return Sifted(tuple(ordered), tuple(ignored), baselined)
+    return Sifted(tuple(ordered), tuple(ignored), len(shown) - len(left), gone)
 
 
 def read_baseline(text: str, path: str) -> Baseline:
@@ -84,9 +88,13 @@ def read_baseline(text: str, path: str) -> Baseline:
         return decode(text, Baseline, path)  # a hundred times slower, but it says where
 
 
-def write_baseline(findings: Iterable[Finding]) -> str:
-    """Write findings down as JSON, one a line, so that a diff shows which came and went."""
+def write_baseline(findings: Iterable[Finding], kept: Iterable[Known] = ()) -> str:
+    """Write findings down as JSON, one a line, so that a diff shows which came and went.
+
+    `kept` are lines of an older baseline that still hold.
+    """
     counts = Counter((f.rule, f.where.path, f.fingerprint) for f in findings)
+    counts.update({(known.rule, known.path, known.fingerprint): known.count for known in kept})
     lines = [
         msgspec.json.encode(Known(rule=rule, path=path, fingerprint=key, count=count)).decode()
         for (rule, path, key), count in sorted(counts.items())
@@ -102,7 +110,8 @@ def merged(findings: Iterable[Finding]) -> Iterator[Finding]:
         alike = msgspec.structs.replace(finding, where=Location(path=finding.where.path))
         places.setdefault(alike, []).append(finding)
     for first, *others in places.values():
-        more = list(dict.fromkeys(str(other.where.line) for other in others))
+        lines = dict.fromkeys(other.where.line for other in others)
+        more = [str(line) for line in lines if line != first.where.line]
         shown = ", ".join(more[:5]) + (", …" if len(more) > 5 else "")
         also = f" (also on {'line' if len(more) == 1 else 'lines'} {shown})" if more else ""
         yield msgspec.structs.replace(first, message=first.message + also)
@@ -157,7 +166,10 @@ def _useless(
             yield from _at_its_path(about.finding(hit), config)
 
 
-def _without_known(findings: Sequence[Finding], baseline: Baseline) -> tuple[list[Finding], int]:
+def _without_known(
+    findings: Sequence[Finding], baseline: Baseline
+) -> tuple[list[Finding], tuple[Known, ...]]:
+    """Return what the baseline does not know, and what it knows and is not there."""
     left = Counter({known.fingerprint: known.count for known in baseline.findings})
     shown: list[Finding] = []
     for finding in findings:
@@ -165,4 +177,6 @@ def _without_known(findings: Sequence[Finding], baseline: Baseline) -> tuple[lis
             left[finding.fingerprint] -= 1
         else:
             shown.append(finding)
-    return shown, len(findings) - len(shown)
+    known = {known.fingerprint: known for known in baseline.findings}
+    gone = (msgspec.structs.replace(known[key], count=count) for key, count in left.items() if count > 0)
+    return shown, tuple(gone)

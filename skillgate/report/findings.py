@@ -4,22 +4,40 @@ from __future__ import annotations
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from skillgate.core import SCHEMA_VERSION, Finding
 from skillgate.report.escape import clean
 from skillgate.report.json import write
-from skillgate.report.wording import tally
+from skillgate.report.wording import count, tally
 
 MAX_LINE = 110
 _LEAD = 40
 _TAB = 4
+_COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)  # what a runner of GitHub takes for one, in any log
 
 
-def render_text(
-    findings: Sequence[Finding], sources: Mapping[str, str], ignored: int = 0, baselined: int = 0
-) -> str:
+class Counts(NamedTuple):
+    """What a summary counts beside the findings: of `skills`, so many are `told` of.
+
+    `hidden` findings are below the level to show, `stale` lines of the baseline match nothing any more,
+    `mendable` findings can be mended.
+    """
+
+    skills: int = 0
+    told: int = 0
+    ignored: int = 0
+    baselined: int = 0
+    stale: int = 0
+    hidden: int = 0
+    mendable: int = 0
+
+
+NO_COUNTS = Counts()
+
+
+def render_text(findings: Sequence[Finding], sources: Mapping[str, str], counts: Counts = NO_COUNTS) -> str:
     """Write each finding with its source line where `sources` (path -> text) has it, and a summary."""
     lines: dict[str, list[str | None]] = {path: [*_lines(text)] for path, text in sources.items()}
     for finding in findings:
@@ -30,14 +48,15 @@ def render_text(
         _finding(finding, lines.get(finding.where.path, []), with_evidence=first_of[finding.rule] == at)
         for at, finding in enumerate(findings)
     ]
-    summary = " ".join(part for part in (_summary(findings), _suppressed(ignored, baselined)) if part)
-    return "\n".join([*blocks, summary]) + "\n"
+    summary = " ".join([_summary(findings, counts), *_suppressed(counts)])
+    text = "\n".join([*blocks, summary]) + "\n"
+    return _COMMAND.sub(lambda found: f"{found[0][:-1]} {found[0][-1]}", text)
 
 
-def render_json(findings: Sequence[Finding], skills: int, ignored: int = 0, baselined: int = 0) -> str:
+def render_json(findings: Sequence[Finding], counts: Counts) -> str:
     """Write the findings and how many skills were linted; field names are those of the types."""
-    counts = {"skills": skills, "ignored": ignored, "baselined": baselined}
-    return write({"schema": SCHEMA_VERSION, **counts, "findings": findings})
+    shown = {name: getattr(counts, name) for name in ("skills", "ignored", "baselined", "stale")}
+    return write({"schema": SCHEMA_VERSION, **shown, "findings": findings})
 
 
 def _lines(text: str) -> list[str]:
@@ -45,19 +64,27 @@ def _lines(text: str) -> list[str]:
     return re.split(r"\r\n|\n|\r", text.removeprefix("\ufeff"))
 
 
-def _summary(findings: Sequence[Finding]) -> str:
+def _summary(findings: Sequence[Finding], counts: Counts) -> str:
+    skills = count(counts.skills, "skill")
     if not findings:
-        return "No findings."
-    files = len({finding.where.path for finding in findings})
-    return f"{tally(findings)} in {files} file{'' if files == 1 else 's'}."
+        return f"No findings in {skills}."
+    among = f"{counts.told:,} of " if counts.told else ""
+    mendable = f"; {counts.mendable:,} can be mended with --fix" if counts.mendable else ""
+    return f"{tally(findings)} in {among}{skills}{mendable}."
 
 
-def _suppressed(ignored: int, baselined: int) -> str:
+def _suppressed(counts: Counts) -> Iterator[str]:
     """Count what is not shown, so that a silenced linter does not look like a clean skill."""
-    parts = [f"{ignored:,} ignored by comments"] if ignored else []
-    if baselined:
-        parts.append(f"{baselined:,}{'' if parts else ' ignored'} by the baseline")
-    return f"{', '.join(parts)}." if parts else ""
+    if counts.hidden:
+        yield f"{counts.hidden:,} below this level not shown."
+    parts = [f"{counts.ignored:,} ignored by comments"] if counts.ignored else []
+    if counts.baselined:
+        parts.append(f"{counts.baselined:,}{'' if parts else ' ignored'} by the baseline")
+    if parts:
+        yield f"{', '.join(parts)}."
+    if counts.stale:
+        verb = "matches" if counts.stale == 1 else "match"
+        yield f"{count(counts.stale, 'line')} of the baseline {verb} nothing any more: write it again."
 
 
 def _finding(finding: Finding, lines: list[str | None], with_evidence: bool) -> str:

@@ -202,7 +202,8 @@ def _line_url(finding: Finding, links: Links) -> str:
 
 
 def _footer(gate: GateReport, links: Links) -> str:
-    total = f"{prose(wording.money(gate.spend))} " if len(gate.reports) > 1 else ""
+    money = wording.money(gate.spend) if len(gate.reports) > 1 else ""
+    total = f"{prose(money)} " if money else ""
     facts = " · ".join(f"{prose(name, 40)} {code(value)}" for name, value in wording.footer(gate))
     full = f" · [full report]({links.report_url})" if links.report_url else ""
     return f"---\n{total}<sub>{facts}{full}</sub>"

@@ -47,8 +47,8 @@ def worst_first(gate: GateReport) -> list[Report]:
 
 
 def severest_first(findings: Iterable[Finding]) -> list[Finding]:
-    """Return the findings, errors first, then by place."""
-    return sorted(findings, key=lambda finding: (-finding.severity.rank, finding.where, finding.rule))
+    """Return the findings, errors first, then what is new, then by place."""
+    return sorted(findings, key=lambda finding: finding.order)
 
 
 def compared(report: Report) -> str:

@@ -145,8 +145,9 @@ def _finding(console: Console, finding: Finding) -> None:
 def _footer(console: Console, gate: GateReport) -> None:
     console.print()
     console.print(Rule())
-    if len(gate.reports) > 1:
-        console.print(Text(wording.money(gate.spend)))
+    money = wording.money(gate.spend) if len(gate.reports) > 1 else ""
+    if money:
+        console.print(Text(money))
     facts = " · ".join(f"{clean(name)} {clean(value)}" for name, value in wording.footer(gate))
     console.print(Text(facts, style="dim"))
 

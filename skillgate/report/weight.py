@@ -14,7 +14,7 @@ _PAID = {
     Kind.BODY: "on every use",
     Kind.SECTION: "",
     Kind.REFERENCE: "when it is read",
-    Kind.OTHER: "when it is read, not when it runs",
+    Kind.OTHER: "only when it is read",
     Kind.TREE: "when all is read",
 }
 _MAX_NAME = 48
@@ -76,7 +76,7 @@ def _notes(weighing: Weighing) -> list[str]:
         notes.append("Published skills were counted with another tokenizer, so nothing is compared.")
     else:
         notes.append(
-            "Heavier than so many of the published skills; a model counts otherwise than this tokenizer."
+            "Over 75 %: heavier than 75 of 100 published skills. Models may count otherwise than cl100k_base."
         )
     if weighing.price:
         price = weighing.price

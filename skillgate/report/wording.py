@@ -207,7 +207,9 @@ def cost_lines(report: Report) -> list[str]:
 
 
 def money(spend: Spend) -> str:
-    """Say what was spent against the cap."""
+    """Say what was spent against the cap; nothing where nothing could be."""
+    if not spend.cap_usd_micros:
+        return ""
     spent, cap, held = (usd(n) for n in (spend.spent_usd_micros, spend.cap_usd_micros, spend.held_usd_micros))
     held_too = f", {dollars(held)} held for calls of unknown cost" if held else ""
     reused = f" {count(spend.reused_runs, 'run')} reused from earlier." if spend.reused_runs else ""
@@ -239,15 +241,15 @@ def _weight(before: TokenWeight | None, after: TokenWeight | None) -> list[str]:
     values.append([sum(part) for part in zip(*values, strict=True)])
     parts = ", ".join(map(_part, (*names, "total"), values))
     gone = "" if after else ", before"
-    paid = "Listing is paid on every request, body and references on use."
-    return [f"Token weight ({sides[-1].tokenizer}{gone}): {parts}. {paid}"]
+    paid = " Listing is paid on every request, body and references on use." if after else ""
+    return [f"Token weight ({sides[-1].tokenizer}{gone}): {parts}.{paid}"]
 
 
 def _reading(report: Report) -> list[str]:
     """Say what a thousand uses and a thousand listings of a skill cost, where the model has a known price."""
     sides = [weight for weight in (report.weight_base, report.weight_head) if weight]
     price = report.input_price
-    if price is None or not sides:
+    if price is None or report.weight_head is None:
         return []
     use, listing = (
         " → ".join(

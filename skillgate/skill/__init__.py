@@ -117,6 +117,12 @@ class Skill:
         return self.frontmatter["description"].text if "description" in self.frontmatter else None
 
     @property
+    def is_hidden(self) -> bool:
+        """Say whether no model may choose it."""
+        switch = self.frontmatter.get("disable-model-invocation")
+        return switch is not None and switch.value == "true"
+
+    @property
     def body(self) -> str:
         """Return the text after the frontmatter."""
         return self.text[self._front.body :]
@@ -125,6 +131,12 @@ class Skill:
     def body_line(self) -> int:
         """Return the line that the body starts in."""
         return self.source.location(self._front.body).line
+
+    @property
+    def text_line(self) -> int:
+        """Return the first line of the body that is not blank."""
+        blank = self.body[: len(self.body) - len(self.body.lstrip())]
+        return self.body_line + blank.count("\n")
 
     @cached_property
     def _parsed(self) -> markdown.Parsed:
@@ -149,6 +161,10 @@ class Skill:
         """Return the part of the body that a line stands in, after those around it, outermost first."""
         at = bisect.bisect_right(self.slices, line, key=lambda part: part.line)
         return self._nested[at - 1] if at else ()
+
+    def text_of(self, part: Slice) -> str:
+        """Return a part of the body, heading included."""
+        return "\n".join(self.source.lines[part.line - 1 : part.end_line])
 
     @cached_property
     def _nested(self) -> tuple[tuple[Slice, ...], ...]:
@@ -215,8 +231,11 @@ class Skill:
     @cached_property
     def texts(self) -> Mapping[str, Source]:
         """Return the text files by their names in the folder."""
-        start = len(self.locate("x")) - 1
-        return {source.path[start:]: source for source in self.sources}
+        return {self.name_of(source.path): source for source in self.sources}
+
+    def name_of(self, path: str) -> str:
+        """Turn a path from the root of the repository into a name inside the folder."""
+        return path[len(self.locate("x")) - 1 :]
 
     @cached_property
     def steps(self) -> Mapping[str, Step]:
@@ -226,7 +245,8 @@ class Skill:
     def _siblings(self) -> Iterator[Source]:
         left = MAX_TREE_BYTES
         for name in self.files.names:
-            if name == SKILL_FILE or not _TEXT_SUFFIXES.fullmatch(posixpath.splitext(name)[1].lower()):
+            suffix = posixpath.splitext(name)[1].lower()
+            if name == SKILL_FILE or not (_TEXT_SUFFIXES.fullmatch(suffix) or self._is_script(name)):
                 continue
             source = self._load(name)
             left -= len(source.text)
@@ -234,8 +254,17 @@ class Skill:
                 reason = f"the text files of this skill hold more than {MAX_TREE_BYTES:,} characters"
                 yield Source(source.path, "", Facts(unreadable=reason))
                 return
-            if "\0" not in source.text or posixpath.splitext(name)[1]:  # without a suffix it is a program
+            if "\0" not in source.text or source.is_markdown:
                 yield source
+            elif suffix or source.text.startswith("#!"):  # else it is a program in machine code
+                yield Source(source.path, source.text.replace("\0", ""), source.facts)  # as a shell reads it
+
+    def _is_script(self, name: str) -> bool:
+        """Say whether a file starts as a script does, whatever its name says."""
+        try:
+            return self.files.read(name, 2) == b"#!"
+        except OSError:
+            return False
 
     def _load(self, name: str) -> Source:
         try:

@@ -97,12 +97,12 @@ class Files:
         known = path in self.known or path in self._folders or path in ("", ".")
         return known or not self.links.isdisjoint(_parents(path))
 
-    def digest(self) -> str:
-        """Return the identity of the contents: equal wherever the folder lies."""
+    def digest(self, limit: int = -1) -> str:
+        """Return the identity of the contents, of the first bytes with a limit: equal wherever it lies."""
         total = hashlib.sha256()
         for name in self.names:
             encoded = name.encode("utf-8", "surrogatepass")
-            total.update(hashlib.sha256(encoded).digest() + hashlib.sha256(self.read(name)).digest())
+            total.update(hashlib.sha256(encoded).digest() + hashlib.sha256(self.read(name, limit)).digest())
         return total.hexdigest()
 
     @cached_property
@@ -145,8 +145,8 @@ def scan(root: Path) -> Found:
     strays: list[Stray] = []
     for _, prefix, folders, files in _walk(root):
         inside = prefix.rstrip("/") or "."
-        if SKILL_FILE in files:
-            skills.append(inside)
+        if SKILL_FILE in files or (SKILL_FILE in folders and (root / prefix / SKILL_FILE).is_symlink()):
+            skills.append(inside)  # a link too: what lies beside it is no part of another skill
         strays += [Stray(prefix + name, "case") for name in files if is_misspelt(name)]
         if SKILL_FILE in files or posixpath.basename(inside) in _SKILL_FOLDERS:
             strays += _stray_links(root, [prefix + name for name in (*folders, *files)])
@@ -172,7 +172,12 @@ def _walk(root: Path) -> Iterator[tuple[str, str, list[str], list[str]]]:
     """Walk as os.walk does, without skipped folders; the second part is the prefix of names below `root`."""
     top = str(root)
     for parent, folders, files in os.walk(top):
-        folders[:] = sorted(name for name in folders if name not in _SKIPPED_FOLDERS)
+        folders[:] = sorted(
+            name
+            for name in folders
+            if name not in _SKIPPED_FOLDERS
+            or (name[0] != "." and os.path.lexists(os.path.join(parent, name, SKILL_FILE)))  # noqa: PTH118
+        )
         inside = parent[len(top) :].strip(os.sep).replace(os.sep, "/")
         yield parent, f"{inside}/" if inside else "", folders, files
 

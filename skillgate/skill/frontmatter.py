@@ -26,6 +26,7 @@ class Child(NamedTuple):
     key: str
     value: str
     tag: str
+    at: Location
 
 
 class Field(Struct, kw_only=True):
@@ -125,7 +126,7 @@ def _fields(source: Source, node: yaml.MappingNode, start: int) -> Iterator[tupl
                 text=scalar if value.tag == "tag:yaml.org,2002:str" else None,
                 tag=_short(value.tag),
                 value=scalar,
-                children=tuple(_children(value)),
+                children=tuple(_children(source, value, start)),
                 key_at=source.location(start + key.start_mark.index),
                 value_at=source.location(start + value.start_mark.index),
                 end_at=source.location(start + value.end_mark.index),
@@ -133,10 +134,11 @@ def _fields(source: Source, node: yaml.MappingNode, start: int) -> Iterator[tupl
         )
 
 
-def _children(node: yaml.Node) -> Iterator[Child]:
+def _children(source: Source, node: yaml.Node, start: int) -> Iterator[Child]:
     for item in () if isinstance(node, yaml.ScalarNode) else node.value:
         key, value = item if isinstance(item, tuple) else (None, item)
-        yield Child(_scalar(key), _scalar(value), _short(value.tag))
+        at = source.location(start + (key or value).start_mark.index)
+        yield Child(_scalar(key), _scalar(value), _short(value.tag), at)
 
 
 def _scalar(node: yaml.Node | None) -> str:

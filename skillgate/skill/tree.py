@@ -19,7 +19,7 @@ from skillgate.skill.source import Source
 _WORD = re.compile(r"[\w-]+")
 _FOLDER_END = re.compile(r"(?<=[\w.-])/(?![\w-]|\.[\w./])")
 _QUOTED_FOLDER = re.compile(r"`(?:[\w.-]+/)*([\w.-]+)`")
-_MAX_NAME, _MAX_FOLDERS = 80, 20_000  # characters; mentions in one text
+_MAX_NAME, _MAX_FOLDERS, _MAX_TRIES = 80, 20_000, 200  # characters; mentions in one text; of one word
 _ASIDE = re.compile(
     r"(?:.*/)?(?:(?:licen[cs]e|copying|notice|readme|changelog|contributing|authors|requirements|makefile|dockerfile)"
     r"(?:\..*|-.*\.txt)?|(?:skill|agents|claude|gemini|history|security|version)(?:\.md)?"
@@ -66,7 +66,10 @@ def steps(names: Iterable[str], texts: Mapping[str, Source], start: str) -> dict
 
 def _follow(via: str, text: Source, wanted: dict[str, set[str]], found: dict[str, Step]) -> list[str]:
     likely = {key for key in wanted if text.holds(key.rstrip("/"))}
-    said = [wanted.pop(key) for key in likely & _words(text.lower)] if likely else []
+    folders = {key for key in likely if key.endswith("/")}
+    there = {key for key in likely - folders if _stands(key, text.lower)}
+    there |= folders & _folders(text.lower) if folders else set()
+    said = [wanted.pop(key) for key in there]
     reached = sorted(set[str]().union(*said).difference(found))
     found.update((name, Step(found[via].level + 1, via)) for name in reached)
     return reached
@@ -83,9 +86,22 @@ def stem(name: str) -> str:
     return max(_WORD.findall(plain), key=len, default=plain)
 
 
-def _words(text: str) -> set[str]:
-    """Return the words of a text, folder names with a slash."""
-    found = set(_WORD.findall(text))
+def _stands(word: str, text: str) -> bool:
+    """Say whether a text holds a name as a whole word; one that stands in very many others may."""
+    at = -1
+    for _ in range(_MAX_TRIES):
+        at = text.find(word, at + 1)
+        if at < 0:
+            return False
+        end = at + len(word)
+        if not (_WORD.match(text[at - 1 : at]) or _WORD.match(text[end : end + 1])):
+            return True
+    return True
+
+
+def _folders(text: str) -> set[str]:
+    """Return the folders that a text names, each with a slash."""
+    found = set[str]()
     found.update(f"{name}/" for name in _QUOTED_FOLDER.findall(text))
     for end in islice(_FOLDER_END.finditer(text), _MAX_FOLDERS):
         before = text[max(0, end.start() - _MAX_NAME) : end.start()]

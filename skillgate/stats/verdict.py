@@ -95,7 +95,7 @@ def with_findings(verdict: Verdict, findings: Sequence[Finding], fail_on: FailOn
     caught = [finding for finding in findings if fail_on.catches(finding.severity)]
     if not caught:
         return verdict
-    top = min(caught, key=lambda finding: (-finding.severity.rank, finding.where, finding.rule))
+    top = min(caught, key=lambda finding: finding.order)
     subject = "1 finding blocks" if len(caught) == 1 else f"{len(caught)} findings block"
     reason = f"{subject} at fail-on `{fail_on}`; worst: {top.rule} at {top.where}: {top.message}"
     return Verdict(decision=_BLOCK, reasons=(reason, *verdict.reasons))

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skillgate.bench.runner import Quiet
-from skillgate.core import GateReport
+from skillgate.core import ALREADY_THERE, GateReport
 from skillgate.gate.pipeline import Options, gate_range
 from skillgate.lint.sift import write_baseline
 from skillgate.linting import Request, lint_paths
@@ -136,3 +136,31 @@ def test_a_change_that_brings_the_configuration_or_the_baseline_does_not_choose_
     repo.write("known.json", write_baseline(found.sifted.findings))
     repo.skill("calc", "Now run `/Users/alice/x`.")
     assert told(repo, tmp_path) == ["8 hardcoded-path"]
+
+
+def test_what_the_base_has_too_is_marked_and_told_last(repo: Any, tmp_path: Path) -> None:
+    repo.skill("calc", "First `/Users/alice/x`.")
+    repo.commit()
+    repo.git("mv", "skills/calc", "skills/other")
+    repo.skill("other", "First `/Users/alice/x`.\n\nThen `/Users/bob/x`.")
+    report = gate(repo, tmp_path)
+    (one,) = report.reports
+    told = [(f.where.line, ALREADY_THERE in f.message) for f in one.findings if f.rule == "hardcoded-path"]
+    assert told == [(8, True), (10, False)]
+    assert one.change.old_path == "skills/calc"
+
+
+def test_the_headline_names_what_is_new(guarded: Any, tmp_path: Path) -> None:
+    guarded.skill("calc", "EVIL1\n")
+    guarded.commit()
+    guarded.skill("calc", "EVIL1\n\nEVIL1 and EVIL2\n")
+    report = gate(guarded, tmp_path)
+    (one,) = report.reports
+    assert [f.message for f in one.findings if f.rule == "guard"] == [
+        f"EVIL1 stands here{ALREADY_THERE}",
+        "EVIL1 stands here",
+        "EVIL2 stands here",
+    ]
+    assert one.verdict.reasons[0].startswith("3 findings block at fail-on `error`; worst: guard at ")
+    assert one.verdict.reasons[0].endswith(":10:1: EVIL1 stands here")
+    assert not report.passes

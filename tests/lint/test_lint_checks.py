@@ -9,7 +9,6 @@ import pytest
 from skillgate.core import Finding
 
 Lint = Callable[..., tuple[Finding, ...]]
-Hits = Callable[..., list[str]]
 
 
 def front(*lines: str) -> str:
@@ -29,11 +28,11 @@ DESCRIPTION = "description: Turns notes into prose. Use for notes."
         (bare("name: demo", DESCRIPTION, "allowed-tools: [Read, Bash]", "x: 1"), ["5:1 note unknown-key x"]),
         (
             bare("name: demo", DESCRIPTION, "metadata: {tags: [a, b], version: 1}"),
-            ["4:11 note field-types `metadata.tags`", "4:11 note field-types `metadata.version`"],
+            ["4:12 note field-types metadata.tags", "4:26 note field-types metadata.version"],
         ),
         (
             bare("name: demo", DESCRIPTION, "metadata:", "  parts:", "  - name: NOT IT"),
-            ["5:3 note field-types `metadata.parts`"],
+            ["5:3 note field-types metadata.parts"],
         ),
         (bare("name: demo", "description: a: b", "x: 1"), ["3:15 error frontmatter-invalid description"]),
         (bare("name: café", DESCRIPTION), ["2:7 note name-format café"]),
@@ -108,74 +107,6 @@ def test_lines_and_columns_are_those_of_the_bytes_on_disk(lint: Lint) -> None:
     for raw in (text.encode(), b"\xef\xbb\xbf" + text.encode(), text.replace("\n", "\r\n").encode()):
         found = [(f.where.line, f.where.column, f.match) for f in lint(raw) if f.where.line > 1]
         assert found == [(5, 11, "gone.md"), (5, 20, "/Users/alice")]
-
-
-MACHINE_PATHS = [
-    ("#!/Users/alice/.venv/bin/python", "5:3 warning hardcoded-path /Users/alice"),
-    ("Run `python /home/alice/x.py` first.", "5:13 warning hardcoded-path /home/alice"),
-    (r"It is in C:\Users\Alice\x.", r"5:10 warning hardcoded-path C:\Users\Alice"),
-    (r'"C:\\Users\\Alice\\x"', r"5:2 warning hardcoded-path C:\\Users\\Alice"),
-    ("PATH=/usr/bin:/Users/alice/bin", "5:15 warning hardcoded-path /Users/alice"),
-    ("open file:///Users/alice/x.html", "5:13 warning hardcoded-path /Users/alice"),
-    ("```\n/home/alice/x\n```", "6:1 warning hardcoded-path /home/alice"),
-    ("`/dev/null`, `#!/usr/bin/env python3`, see `/etc/hosts`, `/path/to/x`, `$HOME/x`, `~/x`, `/tmp/x`", ""),
-    ("`/home/<user>/x` `/home/$USER/x` `/home/{name}/x` `/home/user/x` `/Users/yourname/x` `/Users/*/x`", ""),
-    (
-        'GET /Users/alice/orders and https://x.org/home/alice/b and `href="/home/alice/x"` and /Users/123/x',
-        "",
-    ),
-    ("`/home/node/app` `/home/runner/work` `/Users/Shared/x` `C:\\Users\\Public\\x`", ""),
-    ("Never hardcode `/Users/alice/x`; avoid `/home/alice/x`.", ""),
-    ("Grep for `/Users/` and `C:\\Users\\`.", ""),
-]
-
-
-@pytest.mark.parametrize(("body", "expected"), MACHINE_PATHS)
-def test_machine_paths(hits: Hits, body: str, expected: str) -> None:
-    assert hits(body) == ([expected] if expected else [])
-
-
-def test_a_home_folder_is_named_once_per_file_with_its_lines(lint: Lint) -> None:
-    text = front("name: demo", DESCRIPTION) + "/Users/alice/a\n/Users/alice/b /Users/alice/c\n/Users/bob/d\n"
-    text += "Run `run.sh`, show `logo.png`.\n"
-    found = lint(text, files={"run.sh": "#!/Users/alice/bin/sh\n", "logo.png": "/Users/alice/x"})
-    assert [(f.where.path, f.where.line, f.match) for f in found] == [
-        ("skills/demo/SKILL.md", 5, "/Users/alice"),
-        ("skills/demo/SKILL.md", 7, "/Users/bob"),
-        ("skills/demo/run.sh", 1, "/Users/alice"),
-    ]
-    assert found[0].message.startswith("`/Users/alice` is a folder of one machine (also on line 6);")
-
-
-OUTPUT_PATHS = [
-    ("Write the report to `/app/output/report.json`.", "5:22 note hardcoded-path /app/output/report.json"),
-    ("Save it as `docs/plans/plan.md`.", "5:13 note hardcoded-path docs/plans/plan.md"),
-    ("Results are stored in docs/results.csv.", "5:23 note hardcoded-path docs/results.csv"),
-    ("Put decisions in `docs/decisions/`.", "5:19 note hardcoded-path docs/decisions/"),
-    ("Save it as `docs/plans/<date>.md`.", "5:13 note hardcoded-path docs/plans/<date>.md"),
-    ("Save it under `<folder>/plan.md`, `$OUT/x.md` or in `plan.md`.", ""),
-    ("Never write to `docs/plan.md`. Do not save results in `out/x.json`.", ""),
-    ("Send the output to `/dev/null` or write it to `/tmp/x.json`.", ""),
-    ("Read `docs/plan.md`. The output of `src/a.py` is stored in memory.", ""),
-    ("```\nwrite the report to `out/report.json`\n```", ""),
-]
-
-
-@pytest.mark.parametrize(("body", "expected"), OUTPUT_PATHS)
-def test_output_paths_without_a_suite(hits: Hits, body: str, expected: str) -> None:
-    assert hits(body) == ([expected] if expected else [])
-
-
-def test_an_output_path_collides_with_a_task(lint: Lint) -> None:
-    text = front("name: demo", DESCRIPTION) + "\nWrite the report to `/app/output/report.json`.\n"
-    (found,) = lint(text, tasks=[("kit/coverage", "reports/report.json"), ("kit/other", "src/a.py")])
-    assert (found.severity, found.where.line, found.where.column) == ("warning", 6, 22)
-    assert found.message == (
-        "SKILL.md:6 puts output at `/app/output/report.json`; task `kit/coverage` wants it in `reports/`"
-        " (fixtures/kit/tasks/coverage/task.yml:12)"
-    )
-    (same,) = lint(text, tasks=[("kit/coverage", "output/report.json")])
-    assert same.severity == "note"
 
 
 def test_what_could_not_be_read_is_said(lint: Lint) -> None:

@@ -84,7 +84,9 @@ def test_each_client_ignores_what_its_documentation_does_not_name(client: str, i
 def test_the_worst_ignored_key_is_where_the_finding_stands() -> None:
     (found,) = check("codex", "argument-hint: x", "disable-model-invocation: true")
     assert (found.where.line, found.severity) == (5, "warning")
-    assert found.message.startswith("`disable-model-invocation`, `argument-hint`: Codex ignores this,")
+    assert found.message.startswith(
+        "Codex ignores `disable-model-invocation` (also `argument-hint`); without `disable-model-"
+    )
     assert "agents/openai.yaml" in found.hint
 
 
@@ -148,20 +150,20 @@ def test_the_list_of_claude_code() -> None:
     assert found_in("claude-code", *eight) == []
     assert found_in("claude-code", *eight, skill("s9", chars=1, hidden=True)) == []
     assert found_in("claude-code", *eight, skill("s9", chars=1)) == [
-        "s9/SKILL.md note claude-code-listing-budget"
+        "s0/SKILL.md note claude-code-listing-budget"
     ]
     (found,) = lint_library(Library((*eight, skill("s8"), skill("s9"))), rules_of("claude-code"))
     assert found.message == (
         "names and descriptions of all 10 skills that a model may choose have 8,024 characters, Claude Code"
-        " has room for about 8,000; where all are installed it may drop 2 descriptions (counted from the"
-        " first skill, no room is left for `s8`, `s9`)"
+        " has room for about 8,000; where all are installed it may drop descriptions (counted by path, no"
+        " room is left for 2: `s8`, `s9`)"
     )
 
 
 def test_one_long_text_counts_only_as_far_as_it_is_shown() -> None:
     assert found_in("claude-code", *(skill(f"s{n}", chars=1000, when_to_use=9000) for n in range(5))) == []
     assert found_in("claude-code", *(skill(f"s{n}", chars=1000, when_to_use=600) for n in range(6))) == [
-        "s5/SKILL.md note claude-code-listing-budget"
+        "s0/SKILL.md note claude-code-listing-budget"
     ]
 
 
@@ -169,14 +171,29 @@ def test_the_list_of_codex_counts_paths_and_skills_that_others_hide() -> None:
     four = [skill(f"s{n}", chars=1987) for n in range(4)]
     assert found_in("codex", *four) == []  # 1987 + 2 for the name + 11 for the path
     assert found_in("codex", *four, skill("x", chars=0, hidden=True)) == [
-        "x/SKILL.md note codex-listing-budget"
+        "s0/SKILL.md note codex-listing-budget"
     ]
 
 
 def test_many_lost_skills_are_counted() -> None:
     (found,) = lint_library(Library(tuple(skill(f"s{n}", chars=8000) for n in range(20))), rules_of("codex"))
-    assert "no room is left for 20: `s0`, `s1`," in found.message
-    assert "`s9` and 10 more" in found.message
+    assert "no room is left for 20: `s0`, `s1`, `s10` and 17 more)" in found.message
+
+
+def test_the_finding_of_the_list_stays_where_it_is() -> None:
+    skills = [skill(f"s{n}", chars=1500) for n in range(9)]
+    rules = rules_of("codex")
+    (before,) = lint_library(Library((*skills[:7],)), rules)
+    (after,) = lint_library(Library((*skills[:2:-1], *skills[:3])), rules)
+    assert (before.fingerprint, before.where.path) == (after.fingerprint, "s0/SKILL.md")
+    assert before.message != after.message
+
+
+@pytest.mark.parametrize(("judged", "expected"), [("s0", []), ("s4", []), ("s5", ["s5/SKILL.md"])])
+def test_a_change_hears_of_the_list_where_it_loses_its_own_place(judged: str, expected: list[str]) -> None:
+    skills = tuple(skill(f"s{n}", chars=1500) for n in range(6))
+    found = lint_library(Library(skills, about=judged), rules_of("codex"))
+    assert [f.where.path for f in found] == expected
 
 
 # --- places -----------------------------------------------------------------------
@@ -196,7 +213,7 @@ def test_many_lost_skills_are_counted() -> None:
             [".claude/skills/a", ".claude/skills/a/skills/b"],
             [".claude/skills/a/skills/b warning"],
         ),
-        ("claude-code", [".agents/skills/a", ".agents/skills/b"], [".agents/skills/b note"]),
+        ("claude-code", [".agents/skills/a", ".agents/skills/b"], [".agents/skills/a note"]),
         ("claude-code", [".agents/skills/a", ".claude/skills/a"], []),
         ("claude-code", [".cursor/skills/a", "skills/a"], []),
         ("codex", [".agents/skills/group/a", ".codex/skills/b"], []),

@@ -42,6 +42,17 @@ PLACEHOLDERS = [
     ("TODO: say more", ["5:1 TODO: say more"]),
     ("- **TODO**: say more", ["5:1 - **TODO**: say more"]),
     ("## Steps\n\nTBD", ["7:1 TBD"]),
+    ("TODO write more\n\n- [ ] TODO: three", ["5:1 TODO write more", "7:1 - [ ] TODO: three"]),
+    ("Ask {{COMPANY NAME}} or {{name}}.", ["5:7 COMPANY NAME"]),
+    (
+        "Say <your text here> to [Insert company name].",
+        ["5:5 <your text here>", "5:25 [Insert company name]"],
+    ),
+    (
+        "Set KEY=<your-key>; TODO comments and `{{NAME}}` stay. Click [Insert](x.md) or [insert row](y.md).",
+        [],
+    ),
+    ("- TODO comments\n- TODO/FIXME\n\nTODO lists are for the user. TBD", []),
     ("<!-- TODO: say more -->", []),
     ("Do this. [TODO: and that]", ["5:10 [TODO: and that"]),
     ("[Your text here]", ["5:1 [Your text here]"]),
@@ -113,6 +124,11 @@ def test_time_sensitive_text(find: Find, text: str, expected: list[str]) -> None
     assert shown(find("time-sensitive", text)) == expected
 
 
+def test_backticks_of_a_match_are_left_out_of_the_message(find: Find) -> None:
+    (found,) = find("time-sensitive", "Current API version: `v2`")
+    assert found.message.startswith("`Current API version: v2` speaks of one moment;")
+
+
 def test_references_are_read_for_times_too(find: Find) -> None:
     (found,) = find(
         "time-sensitive", "See `a.md`.", {"a.md": "# A\n\nAs of May 2026 it fails.\n", "a.py": "# as of 2026"}
@@ -176,7 +192,7 @@ EXAMPLES = "- One of them turns a note into prose, and says where it came from.\
 def test_a_body_of_examples(find: Find) -> None:
     text = f"# Notes\n\nDo this.\n\n## Examples\n\n{EXAMPLES}\n### Another\n\n{EXAMPLES}\n"
     (found,) = find("example-heavy", text)
-    assert (found.where.line, found.message.partition(",")[0]) == (9, "98 % of the body are examples")
+    assert (found.where.line, found.message.partition(",")[0]) == (9, "100 % of the body are examples")
     assert find("example-heavy", text + "## Rules\n\n" + EXAMPLES * 3) == []
     assert find("example-heavy", f"# Examples of notes\n\n## Rules\n\n{EXAMPLES}") == []
     assert find("example-heavy", "# Notes\n\n## Example\n\nOne.\n") == []

@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 
 from skillgate.core import Finding
+from skillgate.lint.sift import merged
 
 Lint = Callable[..., tuple[Finding, ...]]
 Hits = Callable[..., list[str]]
@@ -144,12 +145,16 @@ def test_a_reference_collides_too(lint: Lint) -> None:
     assert mine(lint(text, files=files)) == []
 
 
-def test_a_home_folder_is_named_once_per_file_with_its_lines(lint: Lint) -> None:
+def test_a_home_folder_is_found_at_each_place(lint: Lint) -> None:
     text = HEAD + "/Users/alice/a\n/Users/alice/b /Users/alice/c\n/Users/bob/d\n"
     found = mine(lint(text, files={"run.sh": "#!/Users/alice/bin/sh\n", "logo.png": "/Users/alice/x"}))
-    assert [(f.where.path, f.where.line, f.match) for f in found] == [
-        ("skills/demo/SKILL.md", 5, "/Users/alice"),
-        ("skills/demo/SKILL.md", 7, "/Users/bob"),
-        ("skills/demo/run.sh", 1, "/Users/alice"),
+    assert [(str(f.where), f.match) for f in found] == [
+        ("skills/demo/SKILL.md:5:1", "/Users/alice"),
+        ("skills/demo/SKILL.md:6:1", "/Users/alice"),
+        ("skills/demo/SKILL.md:6:16", "/Users/alice"),
+        ("skills/demo/SKILL.md:7:1", "/Users/bob"),
+        ("skills/demo/run.sh:1:3", "/Users/alice"),
     ]
-    assert found[0].message.startswith("`/Users/alice` is a folder of one machine (also on line 6);")
+    assert {f.message for f in merged(found) if f.where.line == 5} == {
+        "`/Users/alice` is a folder of one machine; on any other the instruction may fail (also on line 6)"
+    }

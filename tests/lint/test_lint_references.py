@@ -60,7 +60,15 @@ TARGETS = [
     ("```bash\n./scripts/gone.sh\nuv run scripts/x.py\n```", ["6:3 scripts/gone.sh", "7:8 scripts/x.py"]),
     ("```bash\npython references/gone.py\npython assets/project.py\n```", ["6:8 references/gone.py"]),
     ("```python\n# scripts/new.py\nx = 1\n```\n\n```bash\npython scripts/new.py\n```", []),
-    ("Run it: `python scripts/gone.py`. `cat other/scripts/gone.py`", []),
+    ("Run it: `python scripts/gone.py --all`. `cat other/scripts/gone.py`", ["5:17 scripts/gone.py"]),
+    ("Run `python3 -u scripts/gone.py` or `bash scripts/run.sh`.", ["5:17 scripts/gone.py"]),
+    ("See `refrences/style.md` and `refer/style.md`, `script/x.py`.",
+     ["5:6 refrences/style.md", "5:49 script/x.py"]),
+    ("Read references/gone.md, **references/no.md** and references/a.md.",
+     ["5:6 references/gone.md", "5:28 references/no.md"]),
+    ("See https://x.org/references/gone.md, src/scripts/gone.py, <a href=references/no.md>, 'scripts/no.py'.",
+     []),
+    ("Notes are saved to references/new.md. A folder like references/ or an import of scripts/x.", []),
 ]  # fmt: skip
 
 
@@ -94,6 +102,26 @@ def test_each_kind_of_wrong_path_says_what_to_write(lint: Lint) -> None:
         ("`refs/b.md` is not in this skill; an agent may waste turns looking for it",
          "Did you mean `refs/a.md`? Correct the path, add the file, or drop the reference."),
     ]  # fmt: skip
+
+
+def test_one_wrong_folder_is_one_finding(lint: Lint) -> None:
+    names = [f"part-{n}.md" for n in range(10)]
+    body = (
+        "".join(f"- When in need: `reference/{name}`\n" for name in names) + "- If not: `reference/gone.md`\n"
+    )
+    found = lint(HEAD + body, files={f"references/{name}": "# A\n" for name in names})
+    assert [(f.where.line, f.rule, f.match, f.hint) for f in found if f.rule == "broken-reference"] == [
+        (5, "broken-reference", "reference", "Write `references/`."),
+        (
+            15,
+            "broken-reference",
+            "reference/gone.md",
+            "Correct the path, add the file, or drop the reference.",
+        ),
+    ]
+    assert found[0].message.startswith(
+        "10 references look in `reference/`, their files lie in `references/`;"
+    )
 
 
 OUTSIDE = [
@@ -271,6 +299,9 @@ HOSTILE = {
     "quotes": "`a/" * 300_000,
     "commands": "```\n" + "scripts/" * 100_000 + "\n```\n",
     "spans": "`scripts/a.py` " * 60_000,
+    "runs": "`python -u scripts/" * 40_000,
+    "bare": "scripts/a " * 60_000 + "scripts/a-" * 60_000,
+    "folders": "".join(f"`script{n}/" for n in range(60_000)),
     "links": "](a" * 300_000,
     "open links": "[x](" * 200_000,
     "fences": "```\n~~~\n" * 4_000,

@@ -169,21 +169,22 @@ def test_names_that_yaml_takes_for_something_else(lint: Lint, name: str, expecte
     ("lines", "expected"),
     [
         (["license: MIT"], []),
-        (["license: 2"], ["4:10 note field-types license"]),
-        (["license: [MIT]"], ["4:10 note field-types license"]),
+        (["license: 2"], ["4:1 note field-types license"]),
+        (["license: [MIT]"], ["4:1 note field-types license"]),
         (["license:"], []),
-        (["compatibility: {needs: git}"], ["4:16 note field-types compatibility"]),
+        (["compatibility: {needs: git}"], ["4:1 note field-types compatibility"]),
         (["allowed-tools: Read Bash"], []),
         (["allowed-tools:", "  - Read", '  - "Bash(git:*)"'], []),
         (["allowed-tools:"], []),
-        (["allowed-tools: [Read, 2]"], ["4:16 warning field-types allowed-tools"]),
+        (["allowed-tools: [Read, 2]"], ["4:1 warning field-types allowed-tools"]),
         (["allowed-tools: {Read: x}", "x: 1"], [
-            "4:16 warning field-types allowed-tools", "5:1 note unknown-key x"]),
-        (["metadata: text"], ["4:11 note field-types metadata"]),
-        (["metadata: [a]"], ["4:11 note field-types metadata"]),
+            "4:1 warning field-types allowed-tools", "5:1 note unknown-key x"]),
+        (["metadata: text"], ["4:1 note field-types metadata"]),
+        (["metadata: [a]"], ["4:1 note field-types metadata"]),
         (["metadata:", "  version: 1.10", "  on: 2026-01-31", "  tags: [a]"], [
-            "5:3 note field-types `metadata.tags`",
-            "5:3 note field-types `metadata.version`, `metadata.on`"]),
+            "5:3 note field-types metadata.version",
+            "6:3 note field-types metadata.on",
+            "7:3 note field-types metadata.tags"]),
         (["metadata:", "  version: '1.10'", "  openclaw: {requires: {bins: [git]}}", "  empty:"], []),
         (["model: 2", "paths: [a]", "effort: 3"], []),
     ],
@@ -192,10 +193,38 @@ def test_types_of_fields(lint: Lint, lines: list[str], expected: list[str]) -> N
     assert sorted(short(lint(front(*lines)))) == sorted(expected)
 
 
-def test_a_number_is_given_back_in_quotes(lint: Lint) -> None:
-    (found,) = lint(front("metadata:", "  version: 1.10"))
-    assert found.message.startswith("`metadata.version`: a number where the specification has text;")
-    assert found.hint == 'Quote it: `version: "1.10"`.'
+@pytest.mark.parametrize(
+    ("value", "message"),
+    [
+        ("1.10", "is the number 1.1 and not the text `1.10`; a client may show that or refuse it"),
+        ("1.5", "is a number, the specification has text there; a client may refuse it"),
+        ("7", "is a number, the specification has text there; a client may refuse it"),
+        (
+            "2026-01-31",
+            "is a date, the specification has text there; a client may refuse it or show it with a time",
+        ),
+        ("no", "is a yes/no value, the specification has text there; a client may refuse it or show `True`"),
+    ],
+)
+def test_each_value_is_called_what_it_is_and_given_back_in_quotes(
+    lint: Lint, value: str, message: str
+) -> None:
+    (found,) = lint(front("metadata:", f"  key: {value}"))
+    assert found.message == f"`metadata.key` {message}"
+    assert found.hint == f'Quote it: `key: "{value}"`.'
+
+
+@pytest.mark.parametrize(
+    ("line", "hint"),
+    [
+        ("tools: Read, Bash", "Did you mean `allowed-tools` instead of `tools`?"),
+        ("tools: [Read]", "Did you mean `allowed-tools` instead of `tools`?"),
+        ("tools: [claude, cursor]", "Facts of your own belong under `metadata:`."),
+    ],
+)
+def test_tools_as_other_files_name_them(lint: Lint, line: str, hint: str) -> None:
+    (found,) = lint(front(line))
+    assert (found.rule, found.hint) == ("unknown-key", hint)
 
 
 @pytest.mark.parametrize(

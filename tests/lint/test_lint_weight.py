@@ -65,6 +65,12 @@ def test_tokens_count_and_not_lines(found: Found) -> None:
     )
 
 
+def test_an_overlong_title_is_cut_and_blank_lines_are_skipped(found: Found) -> None:
+    (heavy,) = found(f"{HEAD}\n\n# {'t' * 2_800}\n" + lines(442) * 2)
+    assert heavy.where.line == 7
+    assert f"The heaviest part is \u201c{'t' * 59}…\u201d at line 7 with" in heavy.message
+
+
 def test_442_lines_with_6300_tokens(found: Found) -> None:
     body = "".join(f"{n}. Compare the totals of every region of the year, then go on.\n" for n in range(442))
     assert 6_200 < tokens.count(body) < 7_200
@@ -154,7 +160,7 @@ def test_the_share_of_code(told: Callable[..., list[str]], found: Found) -> None
     assert told("x\n" * 14 + block(46)) == []
     assert told("x\n" + block(30)) == []
     (most,) = found(HEAD + "x\n" * 12 + block(46))
-    assert most.message == "80 % of the body is code, more than in 95 % of published skills"
+    assert most.message == "80 % of the body is code; in 95 % of published skills it is at most 79 %"
 
 
 def test_a_small_skill_loads_no_tokenizer() -> None:

@@ -12,7 +12,7 @@ from skillgate.core import Severity
 from skillgate.document import decode
 from skillgate.errors import ConfigError
 from skillgate.lint.engine import check_skill
-from skillgate.lint.rule import Rule, load_rules
+from skillgate.lint.rule import Rule, configure, load_rules
 from skillgate.lint.sift import Baseline, Sifted, merged, read_baseline, sift, write_baseline
 from skillgate.shipped import shipped
 from skillgate.skill import Files, parse
@@ -54,6 +54,15 @@ def sifted(
     known = Baseline() if baseline is None else read_baseline(baseline, "known.json")
     lint = decode(config, LintConfig, "skillgate.yml")
     return sift(checked.findings, checked.comments, RULES, lint, baseline=known, trusted=trusted)
+
+
+def suppressed(text: str, **files: str) -> list[str]:
+    """Return what is said of the comments, with all rules known."""
+    rules = configure(load_rules(shipped("rules")), LintConfig())
+    raw = {name.replace("_", "."): content.encode() for name, content in {"SKILL_md": text, **files}.items()}
+    checked = check_skill(parse(Files.from_map(raw), "demo"), rules)
+    found = sift(checked.findings, checked.comments, rules, LintConfig()).findings
+    return [f"{f.where.line} {f.message} | {f.hint}" for f in found if f.rule == "suppression"]
 
 
 def told(found: Sifted) -> list[str]:
@@ -128,6 +137,80 @@ def test_a_comment_with_a_reason_silences_its_line_or_what_follows(body: str) ->
 )
 def test_a_comment_that_does_not_count_or_silences_nothing(body: str, expected: list[str]) -> None:
     assert [row.replace(" /Users/alice", "") for row in told(sifted(body))] == expected
+
+
+NOTHING = "this comment silences nothing"
+NAMES = "Correct the name (`skillgate rules` lists them), or remove the comment: it silences nothing for it."
+HTML = "Write `<!-- skillgate: ignore rule-id: why it is fine here -->`."
+
+
+@pytest.mark.parametrize(
+    ("comment", "message", "hint"),
+    [
+        ("ignore hardcoded-paths: x", "no rule `hardcoded-paths`; did you mean `hardcoded-path`?", NAMES),
+        ("ignore hardcoded-path, zzzz: x", "no rule `zzzz`", NAMES),
+        ("ignore: x", f"{NOTHING}, as it names no rule", HTML),
+        ("ignore", f"{NOTHING}, as it names no rule", HTML),
+        ("ignore hardcoded-path", f"{NOTHING}, as it gives no reason", HTML),
+        ("ignore hardcoded-paths:", f"{NOTHING}, as it gives no reason", HTML),
+        ("ignore shouting: it is off", "", ""),
+        ("ignore duplicate-name: others show it", "", ""),
+    ],
+)
+def test_what_is_wrong_with_a_comment(comment: str, message: str, hint: str) -> None:
+    said = suppressed(f"{HEAD}<!-- skillgate: {comment} -->\n{BAD}")
+    assert said == ([f"5 {message} | {hint}"] if message else [])
+
+
+def test_an_unused_comment_and_how_comments_are_written_elsewhere() -> None:
+    unused = "Remove the comment, or move it to the line before the finding; in the frontmatter it is"
+    assert suppressed(f"{HEAD}{WHY}\nText.\n") == [
+        "5 this comment silences `hardcoded-path`, which finds nothing here"
+        f" | {unused} `# skillgate: ignore ...`."
+    ]
+    assert suppressed(HEAD.replace("name:", "# skillgate: ignore name-format\nname:")) == [
+        f"2 {NOTHING}, as it gives no reason | Write `# skillgate: ignore rule-id: why it is fine here`."
+    ]
+    quoted = '"Turns notes. <!-- skillgate: ignore vague-description: x -->"'
+    assert suppressed(HEAD.replace("Turns notes into prose. Use for notes.", quoted)) == [
+        "3 the frontmatter is YAML, where this is no comment; it silences nothing"
+        " | Write `# skillgate: ignore rule-id: why it is fine here`."
+    ]
+    assert suppressed(f"{HEAD}Use `a.js`.\n", a_js="// skillgate: ignore\n") == [
+        f"1 {NOTHING}, as it names no rule | Write `// skillgate: ignore rule-id: why it is fine here`."
+    ]
+
+
+def test_of_equal_findings_each_is_silenced_alone() -> None:
+    bob = "See `/Users/bob/x`.\n\n"
+    why = WHY.replace("alice", "bob")
+    last = sifted(f"{bob}{bob}{why}\n{bob}")
+    assert told(last) == ["5 hardcoded-path /Users/bob", "7 hardcoded-path /Users/bob"]
+    assert [f.message[-17:] for f in merged(last.findings)] == [" (also on line 7)"]
+    first = sifted(f"{why}\n{bob}{bob}{bob}")
+    assert told(first) == ["8 hardcoded-path /Users/bob", "10 hardcoded-path /Users/bob"]
+    known = write_baseline(sifted(bob).findings)
+    assert told(sifted(bob * 3, baseline=known)) == [
+        "7 hardcoded-path /Users/bob",
+        "9 hardcoded-path /Users/bob",
+    ]
+
+
+def test_what_a_baseline_knows_and_is_gone_is_said() -> None:
+    known = write_baseline(sifted(f"EVIL1\n\nEVIL1\n\n{BAD}").findings)
+    found = sifted("EVIL1\n", baseline=known)
+    assert (found.baselined, [(line.rule, line.count) for line in found.gone]) == (
+        1,
+        [("guard", 1), ("hardcoded-path", 1)],
+    )
+
+
+@pytest.mark.parametrize("filler", ["\n", "z\n"])
+def test_a_comment_covers_a_block_of_bounded_length(filler: str) -> None:
+    fences = "".join(f"<!-- skillgate: ignore guard: b -->\n{'~' * (203 - n)}\n" for n in range(200))
+    started = time.perf_counter()
+    sifted("x\n", files={"a.md": fences + filler * 90_000})
+    assert time.perf_counter() - started < 5
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import json
 import pytest
 
 from skillgate.core import Finding, Location, Severity
-from skillgate.report.findings import render_json, render_text
+from skillgate.report.findings import Counts, render_json, render_text
 
 PATH = "skills/x/SKILL.md"
 
@@ -24,7 +24,7 @@ def finding(line: int = 1, column: int = 1, match: str = "", **fields: object) -
 
 def excerpt(text: str, line: int, column: int, match: str = "") -> list[str]:
     """Return source line and caret, without what frames them."""
-    lines = render_text([finding(line, column, match)], {PATH: text}).split("\n")
+    lines = render_text([finding(line, column, match)], {PATH: text}, Counts(3, 2)).split("\n")
     return [shown[8:] for shown in lines[1:3]]
 
 
@@ -65,7 +65,7 @@ def test_whole_text() -> None:
             rule="n", severity=Severity.NOTE, scope="s", message="m", where=Location(path="other/SKILL.md")
         ),
     ]
-    assert render_text(found, {PATH: "---\n---\nWrite /tmp/x\n"}) == (
+    assert render_text(found, {PATH: "---\n---\nWrite /tmp/x\n"}, Counts(3, 2)) == (
         "skills/x/SKILL.md:3:7: warning: a fixed path [hardcoded-path]\n"
         "    3 | Write /tmp/x\n"
         "      |       ^~~~~~\n"
@@ -76,7 +76,7 @@ def test_whole_text() -> None:
         "\n"
         "other/SKILL.md:1:1: note: m [n]\n"
         "\n"
-        "1 error, 1 warning, 1 note in 2 files.\n"
+        "1 error, 1 warning, 1 note in 2 of 3 skills.\n"
     )
 
 
@@ -86,12 +86,12 @@ def test_no_other_finding_shows_the_line_of_a_secret() -> None:
         finding(2, 7, redacted=True),
         finding(9, 1, rule="r", redacted=True),
     ]
-    assert "s3cr3t" not in render_text(found, {PATH: "key:\nkey = s3cr3t\n"})
+    assert "s3cr3t" not in render_text(found, {PATH: "key:\nkey = s3cr3t\n"}, Counts(3, 2))
 
 
 def test_the_line_of_a_secret_is_never_shown() -> None:
     found = [finding(2, 7, redacted=True, message="this may be a key"), finding(1, 1, "key", rule="r")]
-    shown = render_text(found, {PATH: "key:\nkey = s3cr3t\n"})
+    shown = render_text(found, {PATH: "key:\nkey = s3cr3t\n"}, Counts(3, 2))
     assert shown == (
         "skills/x/SKILL.md:2:7: warning: this may be a key [hardcoded-path]\n"
         "\n"
@@ -99,48 +99,54 @@ def test_the_line_of_a_secret_is_never_shown() -> None:
         "    1 | key:\n"
         "      | ^~~\n"
         "\n"
-        "2 warnings in 1 file.\n"
+        "2 warnings in 2 of 3 skills.\n"
     )
 
 
 def test_the_evidence_of_a_rule_is_told_once() -> None:
     found = [finding(line, rule=rule, evidence=f"of {rule}") for line, rule in enumerate("abab", 1)]
-    remarks = [line for line in render_text(found, {}).splitlines() if line.startswith(" ")]
+    remarks = [line for line in render_text(found, {}, Counts(3, 2)).splitlines() if line.startswith(" ")]
     assert remarks == ["  evidence: of a", "  evidence: of b"]
 
 
 @pytest.mark.parametrize(
-    ("ignored", "baselined", "expected"),
+    ("counts", "expected"),
     [
-        (0, 0, ""),
-        (4, 0, " 4 ignored by comments."),
-        (0, 2, " 2 ignored by the baseline."),
-        (4, 1_200, " 4 ignored by comments, 1,200 by the baseline."),
+        (Counts(3), " in 3 skills."),
+        (Counts(0), " in 0 skills."),
+        (Counts(1, ignored=4), " in 1 skill. 4 ignored by comments."),
+        (Counts(1, baselined=2), " in 1 skill. 2 ignored by the baseline."),
+        (Counts(1, ignored=4, baselined=1_200), " in 1 skill. 4 ignored by comments, 1,200 by the baseline."),
+        (Counts(1, hidden=5, ignored=4), " in 1 skill. 5 below this level not shown. 4 ignored by comments."),
+        (Counts(1, stale=1), " in 1 skill. 1 line of the baseline matches nothing any more: write it again."),
+        (Counts(1, stale=3), " in 1 skill. 3 lines of the baseline match nothing any more: write it again."),
+        (Counts(50, told=2, mendable=1), " in 2 of 50 skills; 1 can be mended with --fix."),
     ],
 )
-def test_what_is_not_shown_is_counted(ignored: int, baselined: int, expected: str) -> None:
-    assert render_text([], {}, ignored, baselined) == f"No findings.{expected}\n"
-    shown = render_text([finding()], {}, ignored=ignored, baselined=baselined)
-    assert shown.endswith(f"\n\n1 warning in 1 file.{expected}\n")
+def test_what_is_not_shown_is_counted(counts: Counts, expected: str) -> None:
+    if not counts.told:
+        assert render_text([], {}, counts) == f"No findings{expected}\n"
+    assert render_text([finding()], {}, counts).endswith(f"\n\n1 warning{expected}\n")
 
 
 def test_nothing_found() -> None:
-    assert render_text([], {}) == "No findings.\n"
-    assert json.loads(render_json([], 3, ignored=4, baselined=2)) == {
+    assert json.loads(render_json([], Counts(3, ignored=4, baselined=2, stale=1))) == {
         "schema": 1,
         "skills": 3,
         "ignored": 4,
         "baselined": 2,
+        "stale": 1,
         "findings": [],
     }
 
 
 def test_json_has_the_names_of_the_types() -> None:
-    assert json.loads(render_json([finding(3, 7, "/tmp/x")], 1)) == {
+    assert json.loads(render_json([finding(3, 7, "/tmp/x")], Counts(1))) == {
         "schema": 1,
         "skills": 1,
         "ignored": 0,
         "baselined": 0,
+        "stale": 0,
         "findings": [
             {
                 "rule": "hardcoded-path",

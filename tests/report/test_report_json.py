@@ -82,7 +82,7 @@ def test_every_renderer_takes_every_report(report: GateReport) -> None:
     assert len(markdown.render(report)) <= markdown.BUDGET
     assert text.render(report, width=80)
     found = [finding for part in report.reports for finding in part.findings]
-    assert findings.render_text(found, {})
+    assert findings.render_text(found, {}, findings.Counts(1))
     assert annotations.render(found).count("\n") == len(found)
 
 

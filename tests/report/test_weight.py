@@ -30,12 +30,11 @@ def test_the_table_without_a_price() -> None:
         "  Steps :5                                               700",
         "    A[31m title xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx… :20     500",
         "references/a.md                                       12,000     over 99 %  when it is read",
-        "run.py                                                    40"
-        "                when it is read, not when it runs",
+        "run.py                                                    40                only when it is read",
         "all files                                             13,300                when all is read",
         "",
         "31 % of the lines of SKILL.md are code.",
-        "Heavier than so many of the published skills; a model counts otherwise than this tokenizer.",
+        "Over 75 %: heavier than 75 of 100 published skills. Models may count otherwise than cl100k_base.",
         "",
     ]  # fmt: skip
 

@@ -215,7 +215,7 @@ def test_token_weight() -> None:
     ]
     deleted = msgspec.structs.replace(report(), weight_base=small)
     assert wording.cost_lines(deleted) == [
-        f"Token weight (cl100k_base, before): listing 10, body 1,000, references 0, total 1,010. {paid}"
+        "Token weight (cl100k_base, before): listing 10, body 1,000, references 0, total 1,010."
     ]
 
 
@@ -224,6 +224,10 @@ def test_money() -> None:
     assert wording.money(spend) == (
         "Spent $2.41 of the $5.00 cap, $0.0500 held for calls of unknown cost. 1 run reused from earlier."
     )
+
+
+def test_no_money_is_no_sentence() -> None:
+    assert wording.money(Spend()) == ""
 
 
 def test_footer_shortens_commits_only(samples) -> None:

@@ -12,10 +12,9 @@ from itertools import pairwise
 import yaml
 
 from skillgate.core import TaskFacts
-from skillgate.lint.check import Check, Hit, Library, LibraryCheck, Listed, quoted
+from skillgate.lint.check import Check, Hit, Library, LibraryCheck, Listed, more, quoted, some
 from skillgate.skill import Skill
 
-MAX_NAMED = 10
 _SCANNER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _ELSEWHERE = frozenset("[]{}&*!")  # without these there is no token of another kind
 _TOKENS: dict[type[yaml.Token], str] = {
@@ -43,7 +42,7 @@ class IgnoredKeys(Check, kw_only=True, rename="kebab"):
         found = [key for key in keys if self.replaced.get(key) not in skill.files.names]
         if found and skill.problem is None:
             where = skill.frontmatter[found[0]].key_at
-            values = {"keys": quoted(found), "key": found[0]}
+            values = {"keys": quoted(found), "key": found[0], "more": more(found[1:])}
             yield Hit(where=where, match=", ".join(found), variant=found[0], values=values)
 
 
@@ -72,7 +71,7 @@ class ListingCut(Check, kw_only=True, rename="kebab"):
         for field in (skill.frontmatter.get("description"), skill.frontmatter.get("when_to_use")):
             length += len(field.text or "") if field else 0
             if field and length > self.max_chars:
-                values = {"chars": f"{length:,}", "max": f"{self.max_chars:,}", "key": field.key}
+                values = {"chars": f"{length:,}", "max": f"{self.max_chars:,}"}
                 yield Hit(where=field.value_at, match="listing", values=values)
                 return
 
@@ -90,16 +89,18 @@ class ListingBudget(LibraryCheck, kw_only=True, rename="kebab"):
     with_hidden: bool = False
 
     def __call__(self, library: Library) -> Iterator[Hit]:
-        """Give the last skill, with the names of those that find no place after the others."""
+        """Give the first skill by path, or the one judged where that finds no place after the others."""
         shown = [skill for skill in library.skills if self.with_hidden or not skill.hidden]
+        shown.sort(key=lambda skill: skill.path)
         total, lost = 0, list[Listed]()
         for skill in shown:
             total += self._length(skill)
             lost += [skill] if total > self.max_chars else []
-        if lost:
+        told = library.place_of(lost if library.about else shown) if lost else None
+        if told:
             values = {"chars": f"{total:,}", "max": f"{self.max_chars:,}", "count": str(len(shown))}
-            values |= {"lost-count": str(len(lost)), "lost": _some([skill.name for skill in lost])}
-            yield Hit(where=lost[-1].description_at, match="listing budget", values=values)
+            values |= {"lost-count": str(len(lost)), "lost": some([skill.name for skill in lost])}
+            yield Hit(where=told.description_at, match="listing budget", values=values)
 
     def _length(self, skill: Listed) -> int:
         texts = len(skill.description) + len(skill.when_to_use)
@@ -119,7 +120,7 @@ class SkillLocation(LibraryCheck, kw_only=True, rename="kebab"):
     recursive: bool = False
 
     def __call__(self, library: Library) -> Iterator[Hit]:
-        """Give the last skill below each wrong folder, with the names of the others there."""
+        """Give the first skill below each wrong folder, or the one judged, with the names of all there."""
         reached: set[str] = set()
         missed: dict[tuple[str, str], list[Listed]] = {}
         for skill in library.skills:
@@ -132,10 +133,11 @@ class SkillLocation(LibraryCheck, kw_only=True, rename="kebab"):
                 missed.setdefault(("elsewhere", root), []).append(skill)
         for (variant, folder), skills in missed.items():
             left = [s for s in skills if posixpath.basename(s.path) not in reached]
-            if left:
+            told = library.place_of(left)
+            if told:
                 names = [posixpath.basename(skill.path) for skill in left]
-                values = {"folder": folder, "roots": quoted(self.roots), "names": _some(names)}
-                yield Hit(where=left[-1].name_at, match=folder, variant=variant, values=values)
+                values = {"folder": folder, "roots": quoted(self.roots), "names": some(names)}
+                yield Hit(where=told.name_at, match=folder, variant=variant, values=values)
 
 
 def _split(path: str) -> tuple[str, str]:
@@ -145,11 +147,6 @@ def _split(path: str) -> tuple[str, str]:
         if first.startswith(".") and first not in (".", "..") and second == "skills":
             return f"{first}/{second}", "/".join(parts[at + 2 :])
     return "", ""
-
-
-def _some(names: Sequence[str]) -> str:
-    more = len(names) - MAX_NAMED
-    return quoted(names[:MAX_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 class ReferenceValidator(Check, kw_only=True, rename="kebab"):

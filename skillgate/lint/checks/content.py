@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from skillgate.core import Location, TaskFacts
-from skillgate.lint.check import Check, Hit
-from skillgate.skill import Skill, Slice, Source
+from skillgate.lint.check import Check, Hit, shortened
+from skillgate.skill import Skill, Source
 
 _ORDERS = ("never", "avoid", "don't", "don’t", "do not", "must not", "should not", "may not")
 _MARKS = ("❌", "🚫")
@@ -78,9 +78,9 @@ class ExampleShare(Check, kw_only=True, rename="kebab"):
         parts = [
             part for part in skill.slices if named and named & {p.line for p in skill.slices_over(part.line)}
         ]
-        chars = sum(len(line) for part in parts for line in _lines(skill, part))
+        chars = sum(len(skill.text_of(part)) for part in parts)
         if parts and len(skill.body) >= self.min_chars and chars > self.max_share * len(skill.body):
-            values = {"percent": f"{100 * chars / len(skill.body):.0f}", "title": parts[0].title}
+            values = {"percent": f"{100 * chars / len(skill.body):.0f}", "title": shortened(parts[0].title)}
             where = Location(path=skill.file, line=parts[0].line)
             yield Hit(where=where, match=parts[0].title, values=values)
 
@@ -110,11 +110,11 @@ class HeadingLevels(Check, kw_only=True, rename="kebab"):
         level = 6
         for part in skill.slices:
             if part.level > level + 1:
-                values = {"title": part.title, "level": str(part.level), "before": str(level)}
+                values = {"title": shortened(part.title), "level": str(part.level), "before": str(level)}
                 yield Hit(where=Location(path=skill.file, line=part.line), match=part.title, values=values)
             level = part.level
         if not skill.slices and len(skill.body.strip()) >= self.min_chars:
-            yield Hit(where=Location(path=skill.file, line=skill.body_line), match="none", variant="none")
+            yield Hit(where=Location(path=skill.file, line=skill.text_line), match="none", variant="none")
 
 
 def _sentences(skill: Skill) -> list[int]:
@@ -140,7 +140,3 @@ def _is_order(text: str, at: int) -> bool:
     word = next(word for word in _ORDERS if text.startswith(word, at))
     is_modal = word.endswith(" not") and word != "do not"
     return bool(_AFTER_ORDER.match(text, at + len(word))) and (is_modal or bool(_BEFORE_ORDER.search(before)))
-
-
-def _lines(skill: Skill, part: Slice) -> tuple[str, ...]:
-    return skill.source.lines[part.line - 1 : part.end_line]

@@ -93,10 +93,8 @@ class KeywordStuffing(Check, kw_only=True, rename="kebab"):
 
 def _judged(skill: Skill) -> str:
     """Return the description if a model chooses by it and its words can be judged."""
-    switch = skill.frontmatter.get("disable-model-invocation")
-    hidden = switch is not None and switch.value == "true"
     text = (skill.description or "").strip()
-    return "" if hidden or skill.problem or _OTHER_SCRIPT.search(text) else text
+    return "" if skill.is_hidden or skill.problem or _OTHER_SCRIPT.search(text) else text
 
 
 def _is_vague(text: str, name: str) -> bool:
@@ -196,6 +194,6 @@ def _candidates(words: Sequence[Mapping[str, str]], weights: Mapping[str, float]
 
 
 def _overlap(skill: Listed, other: Listed, shared: Sequence[str]) -> Hit:
-    values = {"name": skill.name, "other": other.name, "words": quoted(shared[:MAX_SHOWN_WORDS])}
+    values = {"other": other.name, "words": quoted(shared[:MAX_SHOWN_WORDS])}
     values["path"] = other.name_at.path
     return Hit(where=skill.description_at, match=other.name, values=values)

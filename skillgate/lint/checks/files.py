@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator, Sequence
 
+from skillgate.config import FILE_NAME
 from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit, Library, LibraryCheck
 from skillgate.skill import MAX_FILE_BYTES, MAX_LINES, SKILL_FILE, Skill, Source, is_too_long
@@ -102,11 +103,17 @@ def link_in(source: Source) -> str:
 
 
 class NoSkills(LibraryCheck, kw_only=True, rename="kebab"):
-    """The search found no skill; the variant `case` is one whose file is spelled otherwise."""
+    """The search found no skill.
+
+    The variant `case` is one whose file is spelled otherwise, `left-out` what no pattern fits.
+    """
 
     def __call__(self, library: Library) -> Iterator[Hit]:
         """Give the folder that was searched, or the misspelt file."""
-        if not library.skills:
+        if not library.skills and library.left_out:
+            values = {"skills": f"{library.left_out:,}"}
+            yield Hit(where=Location(path=FILE_NAME), match="skills", variant="left-out", values=values)
+        elif not library.skills:
             misspelt = next((stray.path for stray in library.strays if stray.kind == "case"), "")
             where = Location(path=misspelt or library.folder)
             values = {"folder": library.folder, "file": misspelt}

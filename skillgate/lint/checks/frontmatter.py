@@ -18,6 +18,11 @@ from skillgate.skill import Field, Skill
 
 MAX_NAME_CHARS = 64
 _NAME = re.compile(r"[a-z0-9]+(?:-[a-z0-9]+)*")
+_INNER_FIELD = re.compile(  # in a value: where a line break was lost, or where prose has such a word
+    r"(?<![A-Za-z0-9_-])(name|description|license|compatibility|metadata|allowed-tools|disallowed-tools|version"
+    r"|author|tags|model|effort|context|agent|hooks|paths|globs|when_to_use|argument-hint"
+    r"|disable-model-invocation|user-invocable):(?=[ \t\n]|$)"
+)
 _TYPES = {
     "bool": "a yes/no value",
     "int": "a number",
@@ -29,6 +34,7 @@ _TYPES = {
     "map": "a mapping",
 }
 _CORE = frozenset(_TYPES)
+_VARIANTS = {"int": "number", "float": "number", "timestamp": "date", "bool": "bool", "seq": "nested"}
 
 
 class FrontmatterProblem(Check, kw_only=True, rename="kebab"):
@@ -42,16 +48,23 @@ class FrontmatterProblem(Check, kw_only=True, rename="kebab"):
         problem = skill.problem
         known = skill.facts.unreadable or link_in(skill.source)  # other rules say so
         if problem and problem.kind in self.problems and not known:
-            values = {"detail": problem.detail, "key": problem.key}
-            yield Hit(
-                where=problem.where, match=problem.key or problem.kind, variant=problem.kind, values=values
-            )
+            line = skill.source.lines[problem.where.line - 1] if problem.kind == "unquoted-colon" else ""
+            inner = inner_field(line.partition(":")[2])
+            variant = "lost-break" if inner else problem.kind
+            values = {"detail": problem.detail, "key": problem.key, "inner": inner}
+            yield Hit(where=problem.where, match=problem.key or problem.kind, variant=variant, values=values)
         is_unsafe = problem is not None and problem.kind == "unsafe-tag"  # then that is said already
         for key in self.text_fields:
             field = skill.frontmatter.get(key)
             if field and field.text is None and field.tag != "null" and not is_unsafe:
                 values = {"key": key, "type": _TYPES.get(field.tag, f"of the type `{field.tag}`")}
                 yield Hit(where=field.value_at, match=key, variant="not-text", values=values)
+
+
+def inner_field(value: str) -> str:
+    """Return the first key of the frontmatter that stands in a value as if it began a field, or nothing."""
+    found = _INNER_FIELD.search(value)
+    return found[1] if found else ""
 
 
 class FieldMissing(Check, kw_only=True, rename="kebab"):
@@ -92,7 +105,8 @@ class FieldTypes(Check, kw_only=True, rename="kebab"):
     """A field is of another YAML type than the specification gives it.
 
     `text` fields are text, `lists` text or a list of text, `maps` mappings to text. The variants are `list`,
-    `map` and, for what is wrong inside a mapping, `entry` (quotes would make it text) and `nested` (a list).
+    `map` and, for what is wrong inside a mapping, `number`, `rounded` (one that is not written so again),
+    `date`, `bool` and `nested` (a list).
     """
 
     text: tuple[str, ...] = ()
@@ -100,7 +114,7 @@ class FieldTypes(Check, kw_only=True, rename="kebab"):
     maps: tuple[str, ...] = ()
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
-        """Give each wrong field once."""
+        """Give each wrong key at its own line."""
         for key, field in skill.frontmatter.items():
             if skill.problem or field.tag == "null" or field.tag not in _CORE:
                 continue
@@ -112,19 +126,23 @@ class FieldTypes(Check, kw_only=True, rename="kebab"):
                 yield from self._entries(field) if field.tag == "map" else (self._hit(field, "map"),)
 
     def _hit(self, field: Field, variant: str) -> Hit:
-        values = {"key": field.key, "type": _TYPES[field.tag], "value": field.value}
-        return Hit(where=field.value_at, match=field.key, variant=variant, values=values)
+        values = {"key": field.key, "type": _TYPES[field.tag]}
+        return Hit(where=field.key_at, match=field.key, variant=variant, values=values)
 
     def _entries(self, field: Field) -> Iterator[Hit]:
         """Give what is no text in a mapping; a mapping in it is what a client keeps under its own name."""
-        wrong = [child for child in field.children if child.tag in _CORE - {"str", "null", "map"}]
-        for variant in ("entry", "nested"):
-            found = [child for child in wrong if (child.tag == "seq") == (variant == "nested")]
-            if found:
-                keys = quoted([f"{field.key}.{child.key}" for child in found])
-                values = {"keys": keys, "type": _TYPES[found[0].tag]}
-                values["mended"] = f'{found[0].key}: "{found[0].value}"'
-                yield Hit(where=field.value_at, match=keys, variant=variant, values=values)
+        for child in field.children:
+            if child.tag in _VARIANTS:
+                key, number = f"{field.key}.{child.key}", _number(child.value) if child.tag == "float" else ""
+                values = {"key": key, "value": child.value, "number": number}
+                values["mended"] = f'{child.key}: "{child.value}"'
+                variant = "rounded" if number not in ("", child.value) else _VARIANTS[child.tag]
+                yield Hit(where=child.at, match=key, variant=variant, values=values)
+
+
+def _number(value: str) -> str:
+    """Return how a program writes a number again; empty for one that has other signs than digits."""
+    return str(float(value)) if re.fullmatch(r"\d{1,15}\.\d{1,15}", value) else ""
 
 
 def _is_list(field: Field) -> bool:
@@ -192,22 +210,29 @@ class NameFolder(Check, kw_only=True, rename="kebab"):
 
 
 class UnknownKeys(Check, kw_only=True, rename="kebab"):
-    """The frontmatter has keys that neither the specification nor a known client defines."""
+    """The frontmatter has keys that neither the specification nor a known client defines.
+
+    `confused` maps keys of other files to the known one that is meant here, where names of tools follow.
+    """
 
     known: tuple[str, ...]
+    confused: dict[str, str] = {}
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give all of them at once, at the first; the variant `typo` when one is nearly a known key."""
         unknown = [key for key in skill.frontmatter if key not in self.known]
         if not unknown or skill.problem:
             return
-        close = {key: self._nearest(key) for key in unknown}
+        close = {key: self._nearest(field) for key, field in skill.frontmatter.items() if key in unknown}
         typos = [key for key in unknown if close[key]]
         first = (typos or unknown)[0]
         values = {"keys": quoted(unknown), "key": first, "nearest": close[first]}
         where = skill.frontmatter[first].key_at
         yield Hit(where=where, match=", ".join(unknown), variant="typo" if typos else "", values=values)
 
-    def _nearest(self, key: str) -> str:
-        spelled = key.lower().replace("_", "-")
-        return next(iter(difflib.get_close_matches(spelled, self.known, n=1, cutoff=0.85)), "")
+    def _nearest(self, field: Field) -> str:
+        spelled = field.key.lower().replace("_", "-")
+        close = difflib.get_close_matches(spelled, self.known, n=1, cutoff=0.85)
+        values = (field.value, *(child.value for child in field.children))
+        meant = self.confused.get(spelled) if any(value[:1].isupper() for value in values) else None
+        return meant or next(iter(close), "")

@@ -8,6 +8,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
@@ -27,8 +28,8 @@ from skillgate.lint.checks.security import (
     long_runs,
     spans,
 )
-from skillgate.lint.checks.teaching import Page
-from skillgate.skill import Skill, Source
+from skillgate.lint.checks.teaching import Page, reason_start
+from skillgate.skill import MAX_LINES, Skill, Source
 
 # --- invisible characters ----------------------------------------------------------
 
@@ -63,7 +64,7 @@ class HiddenUnicode(Check, kw_only=True, rename="kebab"):
         """Give each line once, with the words around."""
         for source in skill.sources:
             if _SUSPECT.search(_beyond_ascii(source.text)):
-                yield from islice(_suspect_lines(source), MAX_HITS)
+                yield from _suspect_lines(source)
 
 
 def _beyond_ascii(text: str) -> str:
@@ -73,7 +74,7 @@ def _beyond_ascii(text: str) -> str:
 
 
 def _suspect_lines(source: Source) -> Iterator[Hit]:
-    text, at = source.text, 0
+    text, at, given = source.text, 0, Counter[str]()
     while found := _SUSPECT.search(text, at):
         at = found.end()
         variant = _kind(text, found.start(), found.end())
@@ -81,6 +82,11 @@ def _suspect_lines(source: Source) -> Iterator[Hit]:
             continue
         stop = text.find("\n", at)
         at = len(text) if stop < 0 else stop
+        given[variant] += 1
+        if given[variant] > MAX_HITS:
+            if given.total() > MAX_LINES:
+                return
+            continue
         values = {"count": str(len(_INVISIBLE.findall(text, found.start(), at)))}
         values |= {
             "says": _spelled(text[found.start() : at]),
@@ -162,6 +168,7 @@ class HiddenComment(Check, kw_only=True, rename="kebab"):
     """A comment of Markdown, which a page does not show, speaks to the agent that reads the file.
 
     `orders` maps variants to spoken expressions, the gravest first. Comments in code do not count: they show.
+    Of a comment that silences findings only the reason counts.
     """
 
     orders: dict[str, str]
@@ -175,34 +182,36 @@ class HiddenComment(Check, kw_only=True, rename="kebab"):
         for source in skill.sources:
             if source.is_markdown and ("<!--" in source.text or "]:" in source.text):
                 start = len(skill.text) - len(skill.body) if source is skill.source else 0
-                yield from islice(self._in(source, start), MAX_HITS)
+                yield from self._in(source, start)
 
     def _in(self, source: Source, body: int) -> Iterator[Hit]:
-        low, page = source.lower, Page(source)
-        for start, end in sorted(_comments(source.text, body)):
+        low, page, given = source.lower, Page(source), Counter[str]()
+        for start, end in _comments(page, body):
+            said = reason_start(source.text, start, end)
             found = (
-                (name, compiled(pattern.replace(" ", GAP)).search(low, start, end))
+                (name, compiled(pattern.replace(" ", GAP)).search(low, said, end))
                 for name, pattern in self.orders.items()
             )
             variant, order = next(((name, order) for name, order in found if order), ("", None))
-            if order and not page.is_code(start):
-                match = identify(source.text, start, end)
-                says = source.text[order.start() : end].lstrip("\n.!;:-—> ").removesuffix("-->")
+            if order:
+                given[variant] += 1
+                if given[variant] > MAX_HITS:
+                    continue  # many mild ones must not hide a grave one
+                says = source.text[order.start() : end].lstrip("\n.!;:-—> ")
+                at = start if said == start else end - len(says)
+                match = identify(source.text, at, end)
+                says = says.removesuffix("-->")
                 values = {"says": brief(says)}
-                yield Hit(where=source.location(start), match=match, variant=variant, values=values)
+                yield Hit(where=source.location(at), match=match, variant=variant, values=values)
 
 
-def _comments(text: str, body: int) -> Iterator[tuple[int, int]]:
-    """Give start and end of what are comments unless they stand in code."""
-    if "]:" in text:
-        yield from (reference.span() for reference in _REFERENCE.finditer(text, body))
-    at = text.find("<!--", body)
-    while at >= 0:
-        end = text.find("-->", at + 4)
-        starts_block = not text[max(text.rfind("\n", max(0, at - 4), at) + 1, at - 4) : at].strip(" ")
-        if end >= 0 or starts_block:
-            yield at, (end + 3 if end >= 0 else len(text))
-        at = text.find("<!--", end + 3 if end >= 0 else len(text))
+def _comments(page: Page, body: int) -> list[tuple[int, int]]:
+    """Return start and end of the comments, also of those that are written as the target of a link."""
+    found = [comment for comment in page.comments if comment[0] >= body]
+    if "]:" in page.source.text:
+        references = _REFERENCE.finditer(page.source.text, body)
+        found += [one.span() for one in references if not page.is_code(one.start())]
+    return sorted(found)
 
 
 # --- encoded text ------------------------------------------------------------------
@@ -244,20 +253,23 @@ class EncodedBlob(Check, kw_only=True, rename="kebab"):
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
         """Give each place once: `run`, `orders`, or text that is just not readable."""
         for source in skill.sources:
-            yield from islice(self._in(source), MAX_HITS)
+            yield from self._in(source)
 
     def _in(self, source: Source) -> Iterator[Hit]:
-        examples, told = Examples(source), set[int]()
+        examples, told, given = Examples(source), set[int](), Counter[str]()
         for start, end in spans(self.runs, source):
             where = source.location(start)
-            if where.line not in told and not examples.has(start, end):
+            if len(told) < MAX_HITS and where.line not in told and not examples.has(start, end):
                 told.add(where.line)
                 yield Hit(where=where, match=identify(source.text, start, end), variant="run")
         for blob in _blobs(source.text):
             where = source.location(blob.start)
             variant = "orders" if compiled(self.orders).search(blob.says.lower()) else ""
             is_data = blob.says.startswith('{"') and not variant  # the cursor of an API, for instance
-            if not is_data and where.line not in told and not examples.has(blob.start, blob.end):
+            given[variant] += not is_data
+            if is_data or given[variant] > MAX_HITS:
+                continue
+            if where.line not in told and not examples.has(blob.start, blob.end):
                 first = source.text[blob.start : blob.start + 24]
                 match = f"{first}… {digest(source.text[blob.start : blob.end])}"
                 says = brief(blob.says)

@@ -15,7 +15,7 @@ from skillgate.lint.collision import collide, describe
 from skillgate.skill import Skill, Source, is_file_name
 
 MAX_LINE_CHARS = 10_000
-MAX_MATCHES = 200  # per file; one finding per home folder names the first places
+MAX_MATCHES = 200  # per file
 _STOP = r"\s\"'`<>()\[\]{},;:*$|/\\"
 _HOME = re.compile(
     rf"(?<![\w.~$}}\]>*@%-])(?P<unix>/home/(?P<user>[^{_STOP}]+)(?=/)"
@@ -67,7 +67,7 @@ class HardcodedPath(Check, kw_only=True, rename="kebab"):
     shared_users: tuple[str, ...] = ()
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
-        """Give home folders once per file, then output paths: `collision` where a task wants it elsewhere."""
+        """Give each home folder, then output paths: `collision` where a task wants it elsewhere."""
         for source in skill.sources:
             shebang = _SHEBANG.match(source.text)
             if shebang:
@@ -77,7 +77,6 @@ class HardcodedPath(Check, kw_only=True, rename="kebab"):
         yield from _outputs(skill, tasks)
 
     def _homes(self, source: Source) -> Iterator[Hit]:
-        lines: dict[str, list[Location]] = {}
         may_hold = any(part in source.text for part in _HOMES)  # much faster than the pattern
         for match in islice(_HOME.finditer(source.text), MAX_MATCHES if may_hold else 0):
             user = (match["user"] or match["mac"] or match["owner"]).lower()
@@ -85,15 +84,8 @@ class HardcodedPath(Check, kw_only=True, rename="kebab"):
             before, after = source.around(match.start(), match.end())
             generic = user in self.shared_users or user.startswith("your") or user.isdigit()
             if not generic and not _ROUTE.search(before) and not _AVOIDS.search(_plain(before + after)):
-                lines.setdefault(match["unix"] or match["windows"], []).append(where)
-        for home, places in lines.items():
-            yield Hit(where=places[0], match=home, values={"path": home, "also": _also(places)})
-
-
-def _also(places: Sequence[Location]) -> str:
-    lines = sorted({place.line for place in places[1:]} - {places[0].line})
-    shown = ", ".join(map(str, lines[:5])) + (", …" if len(lines) > 5 else "")
-    return f" (also on {'line' if len(lines) == 1 else 'lines'} {shown})" if lines else ""
+                home = match["unix"] or match["windows"]
+                yield Hit(where=where, match=home, values={"path": home})
 
 
 class _Output(NamedTuple):

@@ -71,7 +71,8 @@ class Pattern(Check, kw_only=True, rename="kebab"):
             group = 1 if match.re.groups and match[1] is not None else 0
             shown = match[group].strip()[:MAX_MATCH_CHARS]
             where = source.location(match.start(group))
-            yield Hit(where=where, match=shown, variant=name, values={"match": shown, "name": name})
+            values = {"match": shown.replace("`", ""), "name": name}  # the message shows it as code
+            yield Hit(where=where, match=shown, variant=name, values=values)
             if self.once or given >= MAX_HITS:
                 return
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import bisect
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from itertools import islice
@@ -19,7 +20,7 @@ from skillgate.lint.near import surroundings
 from skillgate.skill import Skill, Source
 from skillgate.skill.source import words_of
 
-MAX_HITS = 50  # per file
+MAX_HITS = 50  # per file, of a signature or a variant
 MAX_EXAMPLES = 200  # per file: who shows more attacks than that may hide one among them
 MAX_MATCH_CHARS, MAX_SHOWN_CHARS, MAX_LINE_CHARS = 200, 80, 2_000
 GAP = r"(?:[\s*_~`>#|\"'“”()\[\]/\\-]{1,20})"  # stands between two words, also in Markdown and comments
@@ -63,7 +64,7 @@ class Signatures(Check, kw_only=True, rename="kebab"):
                 for start, end in spans(self.signatures[name], source, spoken=self.spoken)
             )
             if found:
-                yield from islice(self._hits(source, found), MAX_HITS)
+                yield from self._hits(source, found)
 
     def _candidates(self, source: Source) -> set[tuple[int, str]]:
         """Return rank and name of the signatures of which some first word may stand in a file."""
@@ -83,14 +84,18 @@ class Signatures(Check, kw_only=True, rename="kebab"):
 
     def _hits(self, source: Source, found: Sequence[tuple[int, int, int, str]]) -> Iterator[Hit]:
         examples, covered, told = Examples(source, spoken=self.spoken), 0, set[tuple[int, str]]()
+        given = Counter[str]()  # many mild ones must not hide a grave one
         for start, _, end, name in found:
             where = source.location(start)
             bare = self.signatures[name].bare
-            if start < covered or (where.line, name) in told or examples.has(start, end, bare=bare):
+            if given[name] >= MAX_HITS or start < covered or (where.line, name) in told:
+                continue
+            if examples.has(start, end, bare=bare):
                 continue
             match = identify(source.text, start, end)
             covered = max(end, start + len(match)) if self.spoken else end
             told.add((where.line, name))
+            given[name] += 1
             values = {"match": brief(source.text[start:end]), "name": name}
             yield Hit(where=where, match=match, variant=name, values=values)
 
@@ -106,6 +111,7 @@ class Examples:
         if self._left == 0:
             return False
         taught = self._page.teaches(start, end, spoken=self._spoken)
+        taught = taught or (not self._spoken and self._page.is_reason(start, end))
         shown = taught or (bare and self._page.is_shown(start))
         self._left -= shown
         return shown
@@ -136,7 +142,7 @@ def identify(text: str, start: int, end: int) -> str:
 
 def brief(text: str) -> str:
     """Return the start of a text in one line, to be shown as code in a message."""
-    line = " ".join(text.replace("`", "'").split())
+    line = " ".join(text.replace("`", "").split())
     return line if len(line) <= MAX_SHOWN_CHARS else f"{line[:MAX_SHOWN_CHARS]}…"
 
 
@@ -195,7 +201,7 @@ class Exfiltration(Check, kw_only=True, rename="kebab"):
             found = [(start, end, "") for start, end in self._pairs(source)]
             found += [(start, end, "told") for start, end in spans(self.told, source, spoken=True)]
             if found:
-                yield from islice(_apart(source, sorted(found)), MAX_HITS)
+                yield from _apart(source, sorted(found))
 
     def _pairs(self, source: Source) -> Iterator[tuple[int, int]]:
         """Give where a secret is read and something sent, from the first to the last of the two."""
@@ -212,10 +218,11 @@ class Exfiltration(Check, kw_only=True, rename="kebab"):
 
 
 def _apart(source: Source, found: Sequence[tuple[int, int, str]]) -> Iterator[Hit]:
-    examples, covered = Examples(source), 0
+    examples, covered, given = Examples(source), 0, Counter[str]()
     for start, end, variant in found:
-        if start >= covered and not examples.has(start, end):
+        if start >= covered and given[variant] < MAX_HITS and not examples.has(start, end):
             covered = end
+            given[variant] += 1
             match = identify(source.text, start, end)
             values = {"match": brief(match)}
             yield Hit(where=source.location(start), match=match, variant=variant, values=values)
@@ -258,6 +265,13 @@ class Secret(Check, kw_only=True, rename="kebab"):
             for name, kind in self.kinds.items():
                 if any(start in dense for start in kind.starts):
                     yield from islice(_keys(source, name, kind), MAX_HITS)
+
+    def places(self, source: Source) -> Iterator[tuple[int, int]]:
+        """Give where the random parts of keys stand, each as often as it does."""
+        for kind in self.kinds.values():
+            if any(start in source.text for start in kind.starts):
+                matches = compiled(kind.pattern).finditer(source.text)
+                yield from (match.span(1) for match in matches if _is_random(match[1]))
 
 
 def _keys(source: Source, name: str, kind: SecretKind) -> Iterator[Hit]:

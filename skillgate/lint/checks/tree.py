@@ -9,6 +9,7 @@ from itertools import islice
 
 from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit, more
+from skillgate.lint.checks.references import paths
 from skillgate.skill import SKILL_FILE, Skill, Source
 from skillgate.skill.tree import stem
 
@@ -103,16 +104,12 @@ _FIRST = re.compile(r"\b(?:first|before)\b", re.IGNORECASE)
 def _edges(skill: Skill) -> dict[str, dict[str, Location]]:
     """Return the links to files that are to be read first, from and to files beside SKILL.md."""
     edges: dict[str, dict[str, Location]] = {}
-    start = len(skill.locate("x")) - 1
     for link in skill.all_links:
-        name = link.where.path[start:]
-        plain = link.target.partition("#")[0]
-        for path in (posixpath.join(posixpath.dirname(name), plain), plain):
-            target = posixpath.normpath(path)
-            known = target in skill.texts and {name, target}.isdisjoint({SKILL_FILE}) and target != name
-            if known and _comes_first(skill.texts[name], link.where):
-                edges.setdefault(name, {}).setdefault(target, link.where)
-                break
+        name = skill.name_of(link.where.path)
+        target = next((path for path in paths(link, skill) if path in skill.texts and path != name), name)
+        known = target != name and SKILL_FILE not in (name, target)
+        if known and _comes_first(skill.texts[name], link.where):
+            edges.setdefault(name, {}).setdefault(target, link.where)
     return edges
 
 

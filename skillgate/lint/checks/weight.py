@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from skillgate import tokens
 from skillgate.core import Location, TaskFacts
-from skillgate.lint.check import Check, Hit, more
+from skillgate.lint.check import Check, Hit, more, shortened
 from skillgate.skill import SKILL_FILE, Skill, Source
 from skillgate.weights import FILE_TOKENS, LISTING_TOKENS, REFERENCE_TOKENS, heavier_than
 
@@ -26,11 +26,11 @@ class TokenLimits(Check, kw_only=True, rename="kebab"):
     max_reference_tokens: int = 10_000
 
     def __call__(self, skill: Skill, tasks: Sequence[TaskFacts]) -> Iterator[Hit]:
-        """Give the body at its first line, the listing text at the description, the heaviest of the files."""
+        """Give the body at its first text, the listing text at the description, the heaviest of the files."""
         body, lines = skill.body, skill.body.rstrip().count("\n") + 1
         count = _count_above(body, self.max_tokens)
         if count or lines > self.max_lines:
-            where = Location(path=skill.file, line=skill.body_line)
+            where = Location(path=skill.file, line=skill.text_line)
             values = self._values(skill, count, lines)
             yield Hit(where=where, match="body", variant="" if count else "lines", values=values)
         yield from self._listing(skill)
@@ -66,7 +66,7 @@ class TokenLimits(Check, kw_only=True, rename="kebab"):
 
 
 def _may_exceed(text: str, limit: int) -> bool:
-    return len(text) > limit * MIN_BYTES or len(text.encode("utf-8", "replace")) > limit * MIN_BYTES
+    return len(text.encode("utf-8", "replace")) > limit * MIN_BYTES
 
 
 def _count_above(text: str, limit: int) -> int:
@@ -85,10 +85,9 @@ def _counts(texts: Sequence[tuple[str, Source]]) -> Iterator[tuple[str, int]]:
 
 def _heaviest(skill: Skill) -> str:
     """Name the longest slice, as the first place to cut."""
-    lines = skill.source.lines
-    texts = [("\n".join(lines[part.line - 1 : part.end_line]), part) for part in skill.slices]
-    if not texts:
+    heaviest = max(skill.slices, key=lambda part: len(skill.text_of(part)), default=None)
+    if heaviest is None:
         return ""
-    text, heaviest = max(texts, key=lambda pair: len(pair[0]))
-    count = tokens.count(text)
-    return f"The heaviest part is \u201c{heaviest.title}\u201d at line {heaviest.line} with {count:,} tokens."
+    count = tokens.count(skill.text_of(heaviest))
+    title = shortened(heaviest.title)
+    return f"The heaviest part is \u201c{title}\u201d at line {heaviest.line} with {count:,} tokens."
