@@ -24,15 +24,18 @@ _STEP = re.compile(r"\.([^.\[\]]+)|\[(\d+|\.\.\.)\]")
 _UNKNOWN = re.compile(r"unknown field `(.+?)`")
 
 
-def decode(text: str, kind: type[T], path: str, error: type[SkillgateError] = ConfigError) -> T:
-    """Read one YAML document as `kind`.
+def decode(
+    text: str, kind: type[T], path: str, error: type[SkillgateError] = ConfigError, *, is_ours: bool = False
+) -> T:
+    """Read one YAML document as `kind`; one that travels with the program is no bomb and has no double key.
 
     Raises: `error` with `path:line` in its message and what to write instead as its hint.
     """
     try:
         node = compose(text)
-        refuse_bomb(node)
-        refuse_duplicates(node)
+        if not is_ours:
+            refuse_bomb(node)
+            refuse_duplicates(node)
         value = yaml.SafeLoader("").construct_document(node) if node is not None else {}
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark

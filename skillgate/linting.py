@@ -57,6 +57,7 @@ from skillgate.skill import MAX_FILE_BYTES, SKILL_FILE, Files, Stray, parse, sca
 from skillgate.skill.files import is_misspelt
 from skillgate.skill.source import decode
 
+RARELY = 100_000  # objects: a tenth of the time went into looking for cycles, of which there are few
 FEW = 24  # skills that one process has checked before another has started
 Facts = tuple[TaskFacts, ...]
 
@@ -115,6 +116,7 @@ class Linted(NamedTuple):
 
 def lint_paths(request: Request) -> Linted:
     """Lint skills. Raises: UsageError, ConfigError, RuleError, SuiteError."""
+    gc.set_threshold(RARELY)
     source = FolderSource(request.root)
     config = read_config(source)
     rules = read_rules(source, config)
@@ -346,7 +348,7 @@ _state: list[tuple[Path, Sequence[Rule]]] = []  # of a worker process
 def _begin(root: Path, rules: Sequence[Rule]) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the parent tells the user, once
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-    gc.set_threshold(100_000)  # a tenth of the time went into looking for cycles, of which there are few
+    gc.set_threshold(RARELY)
     _state.append((root, rules))
 
 

@@ -148,7 +148,7 @@ def _read(path: Path, *, is_ours: bool) -> Rule:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise RuleError(f"{path}:1: cannot be read: {error}", "Save it as UTF-8 text.") from None
-    rule = decode(text, Rule, str(path), RuleError)
+    rule = decode(text, Rule, str(path), RuleError, is_ours=is_ours)
     if rule.id != path.stem:
         raise _at(
             text, path, "id", f"the id is `{rule.id}`, the file is `{path.name}`", f"Write `id: {path.stem}`."

@@ -58,12 +58,13 @@ class Files:
         """
         if not folder.is_dir():
             raise UsageError(f"{folder}: there is no such folder", "Name a folder that holds a SKILL.md.")
-        root = folder.resolve()
+        top = os.path.abspath(folder)  # noqa: PTH100  five times as fast as a Path, here and below
         names, links, programs = list[str](), list[str](), list[str]()
-        for parent, prefix, folders, files in _walk(root):
+        for parent, prefix, folders, files in _walk(top):
             for name in (*folders, *files):
-                path = os.path.join(parent, name)  # noqa: PTH118  five times as fast as a Path, per file
-                if os.path.islink(path) and not (name in files and _target(path).is_relative_to(root)):  # noqa: PTH114
+                path = os.path.join(parent, name)  # noqa: PTH118
+                is_link = os.path.islink(path)  # noqa: PTH114
+                if is_link and not (name in files and _target(path).is_relative_to(_target(top))):
                     links.append(prefix + name)
                 elif name in files:
                     names.append(prefix + name)
@@ -71,7 +72,7 @@ class Files:
 
         def read(name: str, limit: int) -> bytes:
             # a pipe under this name would block for ever
-            with os.fdopen(os.open(root / name, os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
+            with os.fdopen(os.open(f"{top}/{name}", os.O_RDONLY | os.O_NONBLOCK), "rb") as file:
                 if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
                     raise OSError(errno.EINVAL, "not a plain file")
                 return file.read(limit)
@@ -143,7 +144,7 @@ def scan(root: Path) -> Found:
     """Search a folder for skills and strays, both sorted; links are not followed."""
     skills: list[str] = []
     strays: list[Stray] = []
-    for _, prefix, folders, files in _walk(root):
+    for _, prefix, folders, files in _walk(str(root)):
         inside = prefix.rstrip("/") or "."
         if SKILL_FILE in files or (SKILL_FILE in folders and (root / prefix / SKILL_FILE).is_symlink()):
             skills.append(inside)  # a link too: what lies beside it is no part of another skill
@@ -160,7 +161,7 @@ def is_misspelt(name: str) -> bool:
 
 def _stray_links(root: Path, names: Iterable[str]) -> Iterator[Stray]:
     for name in names:
-        if (root / name).is_symlink():
+        if os.path.islink(os.path.join(root, name)):  # noqa: PTH114, PTH118
             target = _target(root / name)
             if not target.exists():
                 yield Stray(name, "dangling")
@@ -168,9 +169,8 @@ def _stray_links(root: Path, names: Iterable[str]) -> Iterator[Stray]:
                 yield Stray(name, "outside")
 
 
-def _walk(root: Path) -> Iterator[tuple[str, str, list[str], list[str]]]:
-    """Walk as os.walk does, without skipped folders; the second part is the prefix of names below `root`."""
-    top = str(root)
+def _walk(top: str) -> Iterator[tuple[str, str, list[str], list[str]]]:
+    """Walk as os.walk does, without skipped folders; the second part is the prefix of names below `top`."""
     for parent, folders, files in os.walk(top):
         folders[:] = sorted(
             name
