@@ -7,21 +7,20 @@ from collections.abc import Iterator, Sequence
 
 from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit, shortened
+from skillgate.lint.lazy import lazy
 from skillgate.skill import Skill, Source
 
 _ORDERS = ("never", "avoid", "don't", "don’t", "do not", "must not", "should not", "may not")
 _MARKS = ("❌", "🚫")
-_BEFORE_ORDER = re.compile(r"(?:^|[.!?:;,(|>*_`\"“—–-])[ \t]*$|(?:^|\s)(?:and|but|or|then|so|please) $")
-_BEFORE_MARK = re.compile(r"[ \t]*(?:[#>*-]+[ ]|\d+\.[ ])?(?:\*\*)?$")
-_AFTER_ORDER = re.compile(
+_BEFORE_ORDER = lazy(r"(?:^|[.!?:;,(|>*_`\"“—–-])[ \t]*$|(?:^|\s)(?:and|but|or|then|so|please) $")
+_BEFORE_MARK = lazy(r"[ \t]*(?:[#>*-]+[ ]|\d+\.[ ])?(?:\*\*)?$")
+_AFTER_ORDER = lazy(
     r"(?!\w|[ ](?:use|invoke|load|trigger)[ ](?:this|it|when|for|if)\b|[ ](?:have|know|mind|need|want)\b)"
 )
-_END = re.compile(r"[.!?|\n]|\Z")
-_EXAMPLE = re.compile(r"\b(?:examples?|samples?|demos?|walk-?throughs?)\b", re.IGNORECASE)
-_CODE_SPAN = re.compile(r"`[^`\n]*`")
-_SHOUT = re.compile(
-    r"\b(?:MUST|NEVER|ALWAYS|IMPORTANT|CRITICAL|REQUIRED|MANDATORY|WARNING|DO NOT|STOP)\b|!!+"
-)
+_END = lazy(r"[.!?|\n]|\Z")
+_EXAMPLE = lazy(r"\b(?:examples?|samples?|demos?|walk-?throughs?)\b", re.IGNORECASE)
+_CODE_SPAN = lazy(r"`[^`\n]*`")
+_SHOUT = lazy(r"\b(?:MUST|NEVER|ALWAYS|IMPORTANT|CRITICAL|REQUIRED|MANDATORY|WARNING|DO NOT|STOP)\b|!!+")
 
 
 class RepeatedParagraph(Check, kw_only=True, rename="kebab"):

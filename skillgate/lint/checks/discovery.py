@@ -14,15 +14,16 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, Library, LibraryCheck, Listed, quoted
+from skillgate.lint.lazy import lazy
 from skillgate.skill import Skill
 
 MAX_SHOWN_CHARS, MAX_SHOWN_WORDS = 100, 8
 MAX_RARE, MAX_CANDIDATES = 10, 50  # words of a skill that lead to others, and others that one word leads to
-_OTHER_SCRIPT = re.compile(r"[\u0370-\u1fff\u2c00-\ud7ff]")
-_WORD = re.compile(r"[^\W\d_][\w+#]*")
-_QUOTED = re.compile(r"\"[^\"]*\"|“[^”]*”|(?<!\w)'[^']*'(?!\w)|`[^`]*`|\([^()]*\)")
-_NEGATED = re.compile(r"\b(?:do not|don['’]t|does not|never|not)\b[^.;!\n]*", re.IGNORECASE)
-_CUE = re.compile(
+_OTHER_SCRIPT = lazy(r"[\u0370-\u1fff\u2c00-\ud7ff]")
+_WORD = lazy(r"[^\W\d_][\w+#]*")
+_QUOTED = lazy(r"\"[^\"]*\"|“[^”]*”|(?<!\w)'[^']*'(?!\w)|`[^`]*`|\([^()]*\)")
+_NEGATED = lazy(r"\b(?:do not|don['’]t|does not|never|not)\b[^.;!\n]*", re.IGNORECASE)
+_CUE = lazy(
     r"\b(?:when|whenever|if|trigger\w*|activat\w+|invoke\w*|cuando|wenn|lorsque|quand|quando)\b"
     r"|\b(?:use[ds]?|useful|using|ideal|designed|helpful|intended|perfect|best|great|suitable|good|needed"
     r"|required|call|run|read|load|apply|applies|reach)(?: \w+){0,3}"

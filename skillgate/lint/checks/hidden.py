@@ -29,6 +29,7 @@ from skillgate.lint.checks.security import (
     spans,
 )
 from skillgate.lint.checks.teaching import Page, reason_start
+from skillgate.lint.lazy import lazy
 from skillgate.skill import MAX_LINES, Skill, Source
 
 # --- invisible characters ----------------------------------------------------------
@@ -44,14 +45,14 @@ _SELECTORS = "\ufe00-\ufe0d\U000e0100-\U000e01ef"
 _TAGS = "\U000e0000-\U000e007f"
 _LOOKALIKES = "АВЕКМНОРСТУХаеорсухЅІЈѕіјԁԛԝΑΒΕΖΗΙΚΜΝΟΡΤΥΧο"  # Cyrillic and Greek, like Latin ones
 _HIDDEN = f"{_JOINERS}{_MARKS}{_OVERRIDES}{_SPACES}{_FILLERS}{_SELECTORS}{_TAGS}"
-_SUSPECT = re.compile(f"[{_HIDDEN}\ufe0e\ufe0f]+|[{_LOOKALIKES}]+")
-_INVISIBLE = re.compile(f"[{_HIDDEN}\ufe0e\ufe0f]")
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
-_JOINED = re.compile("[\u0600-\u08ff\u0900-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc]")
-_UNSPACED = re.compile("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u4e00-\u9fff]")
-_PICTURE = re.compile("[\u2190-\u2bff\u3030\u303d\u3297\u3299\ufe0f\U0001f000-\U0001faff]")
-_HAS_VARIANTS = re.compile("[\u1800-\u18af\u2190-\u2bff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
-_FLAG = re.compile("[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f")
+_SUSPECT = lazy(f"[{_HIDDEN}\ufe0e\ufe0f]+|[{_LOOKALIKES}]+")
+_INVISIBLE = lazy(f"[{_HIDDEN}\ufe0e\ufe0f]")
+_RIGHT_TO_LEFT = lazy("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc]")
+_JOINED = lazy("[\u0600-\u08ff\u0900-\u109f\u1780-\u18af\ufb50-\ufdff\ufe70-\ufefc]")
+_UNSPACED = lazy("[\u0e00-\u109f\u1780-\u17ff\u3040-\u30ff\u4e00-\u9fff]")
+_PICTURE = lazy("[\u2190-\u2bff\u3030\u303d\u3297\u3299\ufe0f\U0001f000-\U0001faff]")
+_HAS_VARIANTS = lazy("[\u1800-\u18af\u2190-\u2bff\u3400-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]")
+_FLAG = lazy("[\U000e0030-\U000e0039\U000e0061-\U000e007a]{2,6}\U000e007f")
 _WORD_BEFORE, _WORD_AFTER = re.compile(r"[^\W\d_]{0,60}\Z"), re.compile(r"[^\W\d_]{0,60}")
 _CONTEXT, _SHOWN = 24, 160
 _ASCII = bytes(range(128))
@@ -161,7 +162,7 @@ def _spelled(text: str) -> str:
 
 # --- comments ----------------------------------------------------------------------
 
-_REFERENCE = re.compile(r"^ {0,3}\[[^\]\n]{1,60}\]:[ \t]{0,9}(?:#|<>)[ \t]{1,9}([\"'(][^\n]*)", re.MULTILINE)
+_REFERENCE = lazy(r"^ {0,3}\[[^\]\n]{1,60}\]:[ \t]{0,9}(?:#|<>)[ \t]{1,9}([\"'(][^\n]*)", re.MULTILINE)
 
 
 class HiddenComment(Check, kw_only=True, rename="kebab"):
@@ -218,15 +219,15 @@ def _comments(page: Page, body: int) -> list[tuple[int, int]]:
 
 _MIN_RUN = 40
 _BASE64 = alphabet("+/-_")
-_ESCAPES = re.compile(r"(?:\\x[0-9a-fA-F]{2}){12,}|(?:\\u00[0-9a-fA-F]{2}){12,}")
-_CODES = re.compile(
+_ESCAPES = lazy(r"(?:\\x[0-9a-fA-F]{2}){12,}|(?:\\u00[0-9a-fA-F]{2}){12,}")
+_CODES = lazy(
     r"(?:fromCharCode|bytes|chr)\(\[?\s*(?:\d{2,3}\s*,\s*){11,}\d{2,3}|(?:chr\(\d{2,3}\)[\s+.]{1,5}){7,}"
 )
-_MEDIA = re.compile(
+_MEDIA = lazy(
     r"data:(?:image|font|audio|video|application/(?:pdf|font|x-font|octet))[\w/+.;=-]{0,60};base64,$"
 )
 _PLAIN = str.maketrans("-_", "+/")
-_HEX = re.compile(r"(?:[0-9a-fA-F]{2})+")
+_HEX = lazy(r"(?:[0-9a-fA-F]{2})+")
 
 
 class Blob(NamedTuple):

@@ -12,21 +12,22 @@ from typing import NamedTuple
 from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit, more
 from skillgate.lint.collision import collide, describe
+from skillgate.lint.lazy import lazy
 from skillgate.skill import Skill, Source, is_file_name
 
 MAX_LINE_CHARS = 10_000
 MAX_MATCHES = 200  # per file
 _STOP = r"\s\"'`<>()\[\]{},;:*$|/\\"
-_HOME = re.compile(
+_HOME = lazy(
     rf"(?<![\w.~$}}\]>*@%-])(?P<unix>/home/(?P<user>[^{_STOP}]+)(?=/)"
     rf"|(?:(?:/mnt)?/[a-z])?/Users/(?P<mac>[^{_STOP}]+)(?=[/\s\"'`]|$))"
     rf"|(?<!\w)(?P<windows>[A-Za-z]:(?P<slash>\\\\?|/)Users(?P=slash)(?P<owner>[^{_STOP}]+))(?=[\\/])",
     re.MULTILINE,
 )
 _HOMES = ("/home/", "/Users/", "\\Users\\")
-_ROUTE = re.compile(r"(?:\b(?:GET|POST|PUT|PATCH|DELETE|HEAD)\s+|(?:href|to|src|url|route)=?[({]?[\"'])$")
-_SHEBANG = re.compile(r"#![ \t]*(/(?!(?:usr/)?(?:local/)?s?bin/|home/|Users/)[^\s<>{}$]+)")
-_AVOIDS = re.compile(
+_ROUTE = lazy(r"(?:\b(?:GET|POST|PUT|PATCH|DELETE|HEAD)\s+|(?:href|to|src|url|route)=?[({]?[\"'])$")
+_SHEBANG = lazy(r"#![ \t]*(/(?!(?:usr/)?(?:local/)?s?bin/|home/|Users/)[^\s<>{}$]+)")
+_AVOIDS = lazy(
     r"\b(?:never|avoid|don['’]t|do not|can(?:no|['’])t|instead of|rather than|hard-?cod\w*|bad|wrong"
     r"|anti-?pattern|endpoints?)\b|❌|✗",
     re.IGNORECASE,
@@ -37,27 +38,27 @@ _VERB = (
     r"|written|saved|stored|placed|go(?:es)?)"
 )
 _QUOTED = rf"[`\"'](?P<code>{_PATH})[`\"']"
-_OUTPUT = re.compile(
+_OUTPUT = lazy(
     rf"\b{_VERB}\b[^.!?`|]{{0,80}}?\b(?:to|at|as|in|into|under)\b:?\**:?\s+"
     r"(?:the (?:file|folder|directory) )?"
     rf"(?:{_QUOTED}|(?<!\S)(?P<bare>{_PATH}\.\w+)(?=[\s,;:.)]|$))",
     re.IGNORECASE,
 )
-_LABEL = re.compile(
+_LABEL = lazy(
     r"^\W*(?:location|destination|output"
     rf"|(?:output|report|results?|save) (?:file|folder|directory|path|location))\W{{1,5}}{_QUOTED}",
     re.IGNORECASE,
 )
-_COMMAND = re.compile(
+_COMMAND = lazy(
     r"(?:(?<![-=\w])>>?[ ]?|\btee (?:-a )?|\s-o[ =]|\s--out(?:put|file)?(?:-(?:file|dir|path))?[ =])"
     rf"[\"']?(?P<code>{_PATH})"
 )
-_YIELDS = re.compile(
+_YIELDS = lazy(
     r"\b(?:unless|overrid\w+|where(?:ver)? the (?:task|user)|come(?:s)? first|by default"
     r"|(?:task|user|project) (?:names|asks|says|wants|prefers|gives|chooses))\b",
     re.IGNORECASE,
 )
-_PLACEHOLDER = re.compile(r"[<>{}$*]|\bpath/to\b|\byour[-_]", re.IGNORECASE)
+_PLACEHOLDER = lazy(r"[<>{}$*]|\bpath/to\b|\byour[-_]", re.IGNORECASE)
 _SYSTEM = ("/dev/", "/etc/", "/proc/", "/sys/", "/tmp/", "/var/")  # noqa: S108  text to compare with, no file is made
 
 

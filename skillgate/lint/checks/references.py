@@ -11,22 +11,21 @@ from typing import NamedTuple
 
 from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit, more
+from skillgate.lint.lazy import lazy
 from skillgate.lint.near import surroundings
 from skillgate.skill import Files, Link, Skill
 
-_ELSEWHERE = re.compile(
-    r"[A-Za-z][\w+.-]*:|[/#?~]"
-)  # a scheme, an absolute path, a part of this page, a home
-_PLACEHOLDER = re.compile(r"[<>{}$*\[\]]|\.\.\.|…|\bpath/to\b|\byour[-_]")
-_PLACEHOLDER_LINE = re.compile(r"\[[A-Z][A-Za-z ]*\](?!\()|<[a-z-]+>")
-_NOT_HERE = re.compile(
+_ELSEWHERE = lazy(r"[A-Za-z][\w+.-]*:|[/#?~]")  # a scheme, an absolute path, a part of this page, a home
+_PLACEHOLDER = lazy(r"[<>{}$*\[\]]|\.\.\.|…|\bpath/to\b|\byour[-_]")
+_PLACEHOLDER_LINE = lazy(r"\[[A-Z][A-Za-z ]*\](?!\()|<[a-z-]+>")
+_NOT_HERE = lazy(
     r"\b(?:(?:creat|writ|sav|add|generat|output|produc|stor)(?:es?|ed|ing)?|plugin|repository|repo|codebase)\b",
     re.IGNORECASE,
 )  # a file that is to be made, or that lies elsewhere
 _PROGRAMS = "python3?|bash|sh|zsh|node|bun|deno run|ruby|perl|Rscript|uv run|tsx|source"
 _SUFFIXES = "md|py|sh|js|ts|json|txt|ya?ml|html|csv"
 _ALONE = r"(?<![\w/`(\[.\"'\\}>~<=-])"  # in no longer path, link, quotation or attribute
-_RUN = re.compile(
+_RUN = lazy(
     rf"(?:^|[\s;&|(])(?:{_PROGRAMS})[ \t]+"
     r"(?:-\S+[ \t]+)?(?:\./)?$"
     r"|^[ \t]*(?:\$[ \t]+)?\./$"
@@ -125,7 +124,7 @@ class BrokenAnchor(Check, kw_only=True, rename="kebab"):
                 yield Hit(where=link.where, match=target, values={"target": target})
 
 
-_ANCHOR = re.compile(r"\b(?:id|name)=[\"']?([\w-]{1,100})|\{#([\w-]{1,100})\}")
+_ANCHOR = lazy(r"\b(?:id|name)=[\"']?([\w-]{1,100})|\{#([\w-]{1,100})\}")
 
 
 def _letters(text: str) -> str:
@@ -234,11 +233,11 @@ def _any(names: Sequence[str]) -> str:
 
 # --- cues -------------------------------------------------------------------------
 
-_ITEM = re.compile(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+\S")
-_BARE = re.compile(
+_ITEM = lazy(r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+\S")
+_BARE = lazy(
     r"[ \t]*(?:[-*+]|\d{1,3}[.)])[ \t]+(?:\[`?[\w./-]+`?\]\(([\w./-]+)\)|`([\w./-]+)`|([\w./-]+))[ \t]*"
 )
-_CUE = re.compile(r"\b(?:when|if|before|after|for|only|while|whenever)\b", re.IGNORECASE)
+_CUE = lazy(r"\b(?:when|if|before|after|for|only|while|whenever)\b", re.IGNORECASE)
 
 
 def _bare_items(skill: Skill) -> Iterator[tuple[int, str]]:

@@ -10,6 +10,7 @@ from itertools import islice
 from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, more
 from skillgate.lint.checks.pattern import Pattern, compiled, is_avoided
+from skillgate.lint.lazy import lazy
 from skillgate.lint.near import surroundings
 from skillgate.skill import Skill, Source
 
@@ -108,10 +109,8 @@ class ScriptStart(Check, kw_only=True, rename="kebab"):
                 yield Hit(where=where, match=name, variant=variant, values=values)
 
 
-_START = re.compile(
-    r"^[ \t]*(?:\$ )?(?:\./)?([\w-][\w./-]{0,200})(?=\s|$)|`\./([\w-][\w./-]{0,200})(?=[ `])", re.M
-)
-_SCRIPT = re.compile(r".*\.(?:sh|bash|zsh|py|js|mjs|rb|pl|ts)|(?:.*/)?[\w-]+")
+_START = lazy(r"^[ \t]*(?:\$ )?(?:\./)?([\w-][\w./-]{0,200})(?=\s|$)|`\./([\w-][\w./-]{0,200})(?=[ `])", re.M)
+_SCRIPT = lazy(r".*\.(?:sh|bash|zsh|py|js|mjs|rb|pl|ts)|(?:.*/)?[\w-]+")
 
 
 def _started(skill: Skill) -> Iterator[tuple[int, str]]:

@@ -16,6 +16,7 @@ from itertools import islice
 from skillgate.core import Struct, TaskFacts
 from skillgate.lint.check import Check, Hit
 from skillgate.lint.checks.teaching import Page
+from skillgate.lint.lazy import lazy
 from skillgate.lint.near import surroundings
 from skillgate.skill import Skill, Source
 from skillgate.skill.source import words_of
@@ -230,7 +231,7 @@ def _apart(source: Source, found: Sequence[tuple[int, int, str]]) -> Iterator[Hi
 
 # --- secrets -----------------------------------------------------------------------
 
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = lazy(
     r"example|sample|dummy|fake|test|your|placeholder|redacted|change|xxx|foo|secret|token|0000|1111|1234|4321|abcd"
 )
 _MIN_DISTINCT = 10  # characters: forty random ones have more than twenty
@@ -292,10 +293,10 @@ def _is_random(key: str) -> bool:
 
 # --- commands at load --------------------------------------------------------------
 
-_AT_LOAD = re.compile(
+_AT_LOAD = lazy(
     r"(?:^|(?<=\s))!`([^`\n]+)`|^[ \t]*`{3,}![^\S\n]*\n((?:(?![ \t]*`{3})[^\n]*\n?)*)", re.MULTILINE
 )
-_ALL_COMMANDS = re.compile(r"\bBash\b(?!\()|\bBash\((?::?\*)?\)|(?<![\w(:*])\*(?![\w)*])")
+_ALL_COMMANDS = lazy(r"\bBash\b(?!\()|\bBash\((?::?\*)?\)|(?<![\w(:*])\*(?![\w)*])")
 
 
 class CommandAtLoad(Check, kw_only=True, rename="kebab"):

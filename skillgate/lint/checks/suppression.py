@@ -12,14 +12,15 @@ from collections.abc import Iterator, Sequence
 from skillgate.core import Location, Struct, TaskFacts
 from skillgate.document import like
 from skillgate.lint.check import Check, Hit
+from skillgate.lint.lazy import lazy
 from skillgate.skill import Skill, Source
 
-_COMMENT = re.compile(r"(?P<open><!--|#|//)[ \t]*skillgate:[ \t]*ignore\b(?P<said>(?:(?!-->)[^\n])*)(?:-->)?")
+_COMMENT = lazy(r"(?P<open><!--|#|//)[ \t]*skillgate:[ \t]*ignore\b(?P<said>(?:(?!-->)[^\n])*)(?:-->)?")
 MAX_LINE_CHARS = 1_000
 MAX_BLOCK_LINES = 2_000  # that one comment covers
 MAX_COMMENTS = 200  # in one file; more do not count
 OWN_REASON = {"hidden-comment", "hidden-unicode", "prompt-injection", "secret"}  # what a reason may not hold
-_FENCE = re.compile(r"[ \t]*(`{3,}|~{3,})")
+_FENCE = lazy(r"[ \t]*(`{3,}|~{3,})")
 
 
 class Comment(Struct, kw_only=True):

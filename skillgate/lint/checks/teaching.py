@@ -12,30 +12,31 @@ import re
 from collections.abc import Iterator
 from functools import cached_property
 
+from skillgate.lint.lazy import lazy
 from skillgate.skill import Source
 
 _STAYS = r"(?!\b(?:and|then|but|just|instead)\s\w)"  # what follows these words is another order
 _REACH = rf"(?:{_STAYS}(?:[^.,;:!?\n]|[.:](?!\s)|,(?=\s(?:[`\"'“*]|or\b|nor\b)))){{0,120}}"
-_DENIED = re.compile(
+_DENIED = lazy(
     r"\b(?:never|don['’]?t|do\snot|does\snot|must\snot|mustn['’]t|should\snot|shouldn['’]t|cannot|can['’]t|may\snot"
     rf"|nobody|no\sone)\b(?!\s(?:hesitate|forget|fail|worry|mind|stop|only|just)\b)(?:,[^,.;:!?]{{1,40}},)?{_REACH}$",
     re.IGNORECASE,
 )
 _ORDERS = r"\b(?:run|execute|use|type|paste|call|issue|first|do|follow|obey)\s"
 _BY = r"\b(?:by|with|via|using)\s"  # names the means, not what is refused
-_GUARDED = re.compile(
+_GUARDED = lazy(
     r"(?:\b(?:avoid\w*|prevent\w*|refus\w+|reject\w*|resist\w*|forbid\w*|prohibit\w*|disallow\w*|block\w*|den(?:y|ies)"
     r"|detect\w*|flag(?:s|ged)?|warn(?:s|ing)?\s(?:about|against|on|of)|instead\sof|rather\sthan|against|triggers?\son"
     rf"|attack\w*|inject\w*|danger\w*|malicious)\b:?|[❌✗✘🚫⛔])(?!{_REACH}(?:{_ORDERS}|{_BY})){_REACH}$",
     re.IGNORECASE,
 )
-_CITED = re.compile(
+_CITED = lazy(
     r"\b(?:such\sas|like|e\.g\.|for\sexample|say(?:s|ing)?|phrases?|contain\w*|match\w*|treat"
     rf"|look\w*\sfor|search\w*\sfor)\b:?{_REACH}$",
     re.IGNORECASE,
 )
 _TELLS = r"(?:tell|ask|say|instruct|direct|contain|attempt|claim|demand|want|make|tr[iy])(?:s|es|ing)?"
-_REPORTED = re.compile(
+_REPORTED = lazy(
     r"\b(?:if|when|whenever|any|attempts?|attacker\w*|injected|embedded|untrusted"
     r"|(?:text|content|pages?|documents?|comments?|input|messages?|entry|entries|anything|something)\s(?:that|which))\b"
     rf"[^.!?\n]{{0,120}}\b{_TELLS}\b(?:[^.,;!?\n]{{0,40}}|\s(?:you|the\s\w+)\s(?:to\b)?[^.;!?\n]{{0,160}})$"
@@ -53,56 +54,56 @@ _FAULTS = (
     r"|pitfalls?|mistakes?"
 )
 _BAD_WORDS = rf"{_ATTACKS}|{_FAULTS}|danger\w*|destructive|harmful"
-_BAD = re.compile(rf"\b(?:{_BAD_WORDS})\b|[❌✗✘🚫⛔]", re.IGNORECASE)
+_BAD = lazy(rf"\b(?:{_BAD_WORDS})\b|[❌✗✘🚫⛔]", re.IGNORECASE)
 _SHOWS = r"(?:examples?|patterns?|practices?|ways?|code|commands?|usages?|approach(?:es)?|inputs?|requests?)"
-_AVOIDED = re.compile(
+_AVOIDED = lazy(
     rf"\b(?:{_ATTACKS})\b|[❌✗✘🚫⛔]|\b(?:{_FAULTS})\b(?:\s{_SHOWS}\b|\W*$|\s?[:(—–])"
     r"|^\W*(?:never|don['’]?ts?|do\snot|avoid)(?:\W*$|\W*:)"
     r"|\b(?:never|don['’]?t|(?:do|must|should|may|does)\snot|cannot|avoid|refus\w+|reject\w*|detect\w*)\s(?:\w+\s)?"
     r"(?:do|run|use|execute|type|paste|call|write|commit|ship|follow|obey|this|these|the\sfollowing|like)\b",
     re.IGNORECASE,
 )
-_NEEDS = re.compile(  # who stops an attack, or has had one, runs what follows
+_NEEDS = lazy(  # who stops an attack, or has had one, runs what follows
     r"\b(?:if|when|whenever|after|until|unless|against|prevent\w*|stop\w*|fix\w*|mitigat\w*|defen[cds]\w*"
     r"|protect\w*|recover\w*|clean\w*|avoid(?:s|ed|ing)?\s(?=\w)|(?:is|are)\s(?:no|not|never)|isn['’]t|aren['’]t"
     r"|without|nothing)\b",
     re.IGNORECASE,
 )
-_JUDGED = re.compile(
+_JUDGED = lazy(
     rf"[^.!?\n]{{0,60}}?\b(?:is|are|as)\b[^.!?\n]{{0,40}}?\b(?:{_BAD_WORDS}|data)\b", re.IGNORECASE
 )
-_BAD_NAME = re.compile(
+_BAD_NAME = lazy(
     r"(?:inject|attack|jailbreak|malicious|danger|suspicious|block|forbid|deny|threat)\w*\s*[=:(\[{]",
     re.IGNORECASE,
 )
-_SIGNS = re.compile(
+_SIGNS = lazy(
     r"^[ \t>]{0,20}(?:(?:[-*+]|\d{1,3}[.)])[ \t]{1,4})?(?P<fence>`{3,}(?![^\n]*`)|~{3,})(?P<info>[^\n]*)$"
     r"|<!--",
     re.MULTILINE,
 )
 _UNSEEN = r"<!--[^\n<>]*|(?:#|//)[ \t]*skillgate:[ \t]*ignore\b[^\n]*"
-_UNSEEN_IN_CODE = re.compile(_UNSEEN)
-_UNSEEN_ON_PAGE = re.compile(
+_UNSEEN_IN_CODE = lazy(_UNSEEN)
+_UNSEEN_ON_PAGE = lazy(
     rf"{_UNSEEN}|^ {{0,3}}\[[^\]\n]{{1,60}}\]:[^\n]*|\]\([^()\n]*\)|</?[a-zA-Z][^<>\n]*>"
     r"|\{/\*[^\n{]*\*/\}",
     re.MULTILINE,
 )
-_HEADING = re.compile(r"^ {0,3}(#{1,6})[ \t]+([^\n]{0,200})", re.MULTILINE)
-_ITEM = re.compile(r"[-*+|>]|\d{1,3}[.)]\s|`{3}|~{3}")
-_REMARK = re.compile(r"\s*(?:#|//|--|/\*|;|%|::|REM\b)")
-_DATA = re.compile(r"\.(?:cfg|conf|ini|json|rst|toml|txt|xml|ya?ml)$", re.IGNORECASE)  # nobody runs them
-_RUN = re.compile(
+_HEADING = lazy(r"^ {0,3}(#{1,6})[ \t]+([^\n]{0,200})", re.MULTILINE)
+_ITEM = lazy(r"[-*+|>]|\d{1,3}[.)]\s|`{3}|~{3}")
+_REMARK = lazy(r"\s*(?:#|//|--|/\*|;|%|::|REM\b)")
+_DATA = lazy(r"\.(?:cfg|conf|ini|json|rst|toml|txt|xml|ya?ml)$", re.IGNORECASE)  # nobody runs them
+_RUN = lazy(
     r"""\$\([^)]*$|(?:\b(?:system|[pP]open|run|call|check_\w+|exec\w*|spawn\w*|eval)\s?\(\s?\w?"""
     r"""|\b(?:eval|\w{0,4}sh\s+-\w*c)\s{1,9})["'`][^"'`]*$"""
 )
-_BESIDE = re.compile(r"\s(?:#|//|--|/\*)\s.*")
-_CODE_SIGNS = re.compile(r"[=&|;]")
-_LABEL = re.compile(r"\*\*[^*]{1,80}\*\*|__[^_]{1,80}__")
-_SILENCE = re.compile(
+_BESIDE = lazy(r"\s(?:#|//|--|/\*)\s.*")
+_CODE_SIGNS = lazy(r"[=&|;]")
+_LABEL = lazy(r"\*\*[^*]{1,80}\*\*|__[^_]{1,80}__")
+_SILENCE = lazy(
     r"<!--[ \t]*skillgate:[ \t]*ignore[ \t]+[a-z-]{1,40}(?:[ \t]*,[ \t]*[a-z-]{1,40}){0,20}[ \t]*:"
     r"(?=[^\n]{1,200}-->)"
 )
-_INK = re.compile(r"[^\n]+")
+_INK = lazy(r"[^\n]+")
 _LINES_ABOVE, _LINE_CHARS = 12, 300
 
 Span = tuple[int, int]

@@ -11,32 +11,33 @@ from typing import NamedTuple
 from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit
 from skillgate.lint.collision import collide, describe
+from skillgate.lint.lazy import lazy
 from skillgate.skill import CodeBlock, Skill
 
 MAX_LINES_SHOWN = 5
-_PLACEHOLDER = re.compile(
+_PLACEHOLDER = lazy(
     r"<[A-Za-z][\w -]*>|\{\{ ?[\w-]+ ?\}\}|\bYOUR[_-]|\byour[_-]|\bTODO\b|\bCHANGE_?ME\b"
     r"|\{\w+(?: \w+)+\}|\[[A-Z]\w*(?: \w+)+\]|\bexample\.(?:com|org)\b|\bpath/to/|\bxxx+\b"
     r"|# ?\.\.\.|// ?\.\.\.|^[ \t]*\.\.\.[ \t]*$",
     re.MULTILINE,
 )
-_PATH_PLACEHOLDER = re.compile(r"[<>{}$*]|\bpath/to\b|\b(?:your|my|example|foo)\b", re.IGNORECASE)
-_ADAPT = re.compile(
+_PATH_PLACEHOLDER = lazy(r"[<>{}$*]|\bpath/to\b|\b(?:your|my|example|foo)\b", re.IGNORECASE)
+_ADAPT = lazy(
     r"\b(?:adapt|adjust|customi[sz]e|tailor|modify|rename)\b|\breplace\b.{1,40}\bwith\b"
     r"|\b(?:do not|don['’]t|never) copy\b"
     r"|\bwhere the (?:task|user|project|repository)\b|\bonly (?:a sketch|an example|an illustration)\b",
     re.IGNORECASE,
 )
-_AS_IT_IS = re.compile(
+_AS_IT_IS = lazy(
     r"\b(?:do not|don['’]t|never|without|no need to) (?:\w+ )?"
     r"(?:adapt|adjust|customi[sz]e|tailor|modify|rename)"
     r"|\b(?:as[- ]is|verbatim|unchanged)\b",
     re.IGNORECASE,
 )
-_EXCERPT = re.compile(
+_EXCERPT = lazy(
     r"\b(?:append|change|edit|extend|inside|modify|update)\b|\badd\b.{1,60}\bto\b|\bin your\b", re.IGNORECASE
 )
-_COMMENT = re.compile(r"^[ \t]*(?:#|//|--|<!--|/?\*).*$", re.MULTILINE)
+_COMMENT = lazy(r"^[ \t]*(?:#|//|--|<!--|/?\*).*$", re.MULTILINE)
 _WHOLE_FILE = [
     (kind, [re.compile(pattern, re.MULTILINE) for pattern in patterns])
     for kind, *patterns in (

@@ -10,6 +10,7 @@ from itertools import islice
 from skillgate.core import Location, TaskFacts
 from skillgate.lint.check import Check, Hit, more
 from skillgate.lint.checks.references import paths
+from skillgate.lint.lazy import lazy
 from skillgate.skill import SKILL_FILE, Skill, Source
 from skillgate.skill.tree import stem
 
@@ -96,9 +97,9 @@ def _place(text: Source, name: str) -> Location:
 # --- circles ----------------------------------------------------------------------
 
 
-_SENTENCE_END = re.compile(r"[.!?](?:\s|$)")
-_READ = re.compile(r"\b(?:read|load|open|follow|complete|see)\b", re.IGNORECASE)
-_FIRST = re.compile(r"\b(?:first|before)\b", re.IGNORECASE)
+_SENTENCE_END = lazy(r"[.!?](?:\s|$)")
+_READ = lazy(r"\b(?:read|load|open|follow|complete|see)\b", re.IGNORECASE)
+_FIRST = lazy(r"\b(?:first|before)\b", re.IGNORECASE)
 
 
 def _edges(skill: Skill) -> dict[str, dict[str, Location]]:
@@ -143,9 +144,9 @@ def _circle(edges: Mapping[str, Sequence[str]]) -> list[str]:
 # --- contents ---------------------------------------------------------------------
 
 _TOP, _TOP_CHARS, _MAX_HEADINGS = 40, 10_000, 200  # lines that a preview shows at most
-_FORM = re.compile(r"(?:^|/)(?:assets|templates?|examples)/|template|(?:^|/)(?:README|CHANGELOG)\b")
-_HEADING = re.compile(r"^#{1,4}[ \t]+[\d. ]*(\w.{1,200})", re.MULTILINE)
-_CONTENTS = re.compile(
+_FORM = lazy(r"(?:^|/)(?:assets|templates?|examples)/|template|(?:^|/)(?:README|CHANGELOG)\b")
+_HEADING = lazy(r"^#{1,4}[ \t]+[\d. ]*(\w.{1,200})", re.MULTILINE)
+_CONTENTS = lazy(
     r"^[ \t>]*(?:#{1,6}[ \t]+|\*\*)?(?:table of contents|contents|toc|index|navigation"
     r"|quick (?:navigation|links|index)|(?:in|on) this (?:file|document|guide|page|reference)|sections)\b",
     re.IGNORECASE | re.MULTILINE,
