@@ -25,7 +25,7 @@ def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
-TEST_IMAGE = os.environ.get("SKILLGATE_TEST_IMAGE", "skillgate-base:bookworm")
+TEST_IMAGE = os.environ.get("SKILLGATE_TEST_IMAGE", "skillgate-base:bookworm-2")
 _SKIPPED = "needs Docker and its base image:"
 
 SUITE = """\
@@ -192,6 +192,14 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     if os.environ.get("SKILLGATE_REQUIRE_DOCKER") == "1":
         pytest.fail(f"SKILLGATE_REQUIRE_DOCKER=1 and {docker_trouble()}", pytrace=False)
     pytest.skip(f"{_SKIPPED} {docker_trouble()}")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave the long tests out unless SKILLGATE_LONG=1, and let the last line say so."""
+    long = [item for item in items if item.get_closest_marker("long")]
+    if long and os.environ.get("SKILLGATE_LONG") != "1":
+        items[:] = [item for item in items if item not in set(long)]
+        config.hook.pytest_deselected(items=long)
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:

@@ -1,13 +1,15 @@
 """A suite -> what is wrong with it: the oracle must pass every grader, doing nothing must not.
 
 Each task is run four times, the oracle and the no-op twice; a grade that changes its mind is a
-problem of its own. No agent, no model, no money.
+problem of its own. Each wrong solution of a task is run once and must fail a fail-to-pass grade.
+No agent, no model, no money.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from pathlib import Path
 
 from skillgate.bench.grade import grade
 from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure
@@ -60,8 +62,9 @@ def check_suite(
 
 def _check_task(task: Task, suite: Suite, sandbox: Sandbox) -> TaskCheck:
     try:
-        oracle = [_attempt(task, suite, sandbox, oracle=True) for _ in range(TIMES)]
-        no_op = [_attempt(task, suite, sandbox, oracle=False) for _ in range(TIMES)]
+        oracle = [_attempt(task, suite, sandbox, task.solution) for _ in range(TIMES)]
+        no_op = [_attempt(task, suite, sandbox, None) for _ in range(TIMES)]
+        wrong = [(patch, _attempt(task, suite, sandbox, patch)) for patch in task.wrong]
     except SuiteError as problem:
         return TaskCheck(task=task.id, problems=(f"{problem.message} ({problem.hint})",))
     except SandboxFailure as failure:
@@ -70,15 +73,16 @@ def _check_task(task: Task, suite: Suite, sandbox: Sandbox) -> TaskCheck:
         *_of_files(task, oracle[0].changed),
         *_of_grades(task, "oracle", oracle, lambda kind: True),
         *_of_grades(task, "no-op", no_op, lambda kind: kind is GradeKind.PASS_TO_PASS),
+        *_of_wrong(task, wrong),
     )
     return TaskCheck(task=task.id, problems=problems)
 
 
-def _attempt(task: Task, suite: Suite, sandbox: Sandbox, *, oracle: bool) -> _Attempt:
+def _attempt(task: Task, suite: Suite, sandbox: Sandbox, patch: Path | None) -> _Attempt:
     with Workspace.create(suite) as workspace:
         before = workspace.snapshot()
-        if oracle:
-            workspace.apply_patch(task.solution)
+        if patch is not None:
+            workspace.apply_patch(patch)
         changed = workspace.changed_since(before)
         workspace.restore_protected(task, suite)
         workspace.add_tests(task, suite)
@@ -112,6 +116,13 @@ def _of_grades(
             f"{task.id}: {who}: grader `{same[0].grader}` ({same[0].kind}) should {_verb(expected)} "
             f"and did {_verb(not expected)} {again}{_output(wrong[0])}"
         )
+
+
+def _of_wrong(task: Task, wrong: list[tuple[Path, _Attempt]]) -> Iterator[str]:
+    for patch, attempt in wrong:
+        if all(one.passed for one in attempt.grades if one.kind is GradeKind.FAIL_TO_PASS):
+            name = patch.relative_to(task.folder).as_posix()
+            yield f"{task.id}: {name}: a wrong solution that every fail-to-pass grader passes"
 
 
 def _verb(passes: bool) -> str:

@@ -27,6 +27,7 @@ from skillgate.errors import SuiteError
 SUITE_FILE = "suite.yml"
 TASK_FILE = "task.yml"
 SOLUTION_FILE = "solution.patch"
+WRONG_FOLDER = "wrong"
 IGNORED = frozenset({".git", "__pycache__", ".DS_Store"})
 MAX_HASHED_BYTES = 64 * 1024 * 1024
 MAX_TEXT_CHARS = 200_000
@@ -132,6 +133,12 @@ class Task(Struct, kw_only=True):
     def tests(self) -> Path:
         """Return the folder of the held-out tests, which may be missing."""
         return self.folder / "tests"
+
+    @property
+    def wrong(self) -> tuple[Path, ...]:
+        """Return the plausible wrong solutions, patches that a fail-to-pass grader has to reject."""
+        folder = self.folder / WRONG_FOLDER
+        return tuple(folder / name for name in files_of(folder))
 
     def protects(self, path: str) -> bool:
         """Say whether graders need this file as the suite has it; a folder protects what is in it."""
@@ -260,6 +267,7 @@ def _load_task(folder: Path, suite: str, limits: Limits) -> Task:
     if not (folder / SOLUTION_FILE).is_file():
         hint = "Add the oracle, a patch for repo/ that `git apply` takes."
         raise _error(path, 1, f"no {SOLUTION_FILE} beside it", hint)
+    _check_wrong(folder / WRONG_FOLDER)
     _check_paths(file, text, path)
     _check_graders(file, text, path)
     return Task(
@@ -273,6 +281,13 @@ def _load_task(folder: Path, suite: str, limits: Limits) -> Task:
         limits=file.limits.over(limits),
         folder=folder,
     )
+
+
+def _check_wrong(folder: Path) -> None:
+    for name in files_of(folder):
+        if not re.fullmatch(r"[a-z0-9-]+\.patch", name):
+            hint = "Name it <name>.patch, in lower-case letters, digits and hyphens."
+            raise _error(folder / name, 1, "not the patch of a wrong solution", hint)
 
 
 def _check_paths(file: TaskFile, text: str, path: Path) -> None:

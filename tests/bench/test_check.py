@@ -13,9 +13,9 @@ import pytest
 from skillgate.bench.check import TaskCheck, check_suite
 from skillgate.bench.failure import Failure
 from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure, Session, local_sandbox
-from skillgate.bench.suite import Limits, Suite, load_suite
+from skillgate.bench.suite import Limits, Suite, files_of, load_suite, suite_digest
 from skillgate.bench.workspace import Workspace
-from skillgate.errors import PrerequisiteError
+from skillgate.errors import PrerequisiteError, SuiteError
 
 TASK = "tasks/add-double/task.yml"
 ID = "tiny/add-double"
@@ -96,6 +96,59 @@ def test_a_solution_and_its_files(tiny_suite: Path, sandbox: Sandbox) -> None:
         f"{ID}: oracle: changes `calc/double.py`, which is protected and put back before grading",
         f"{ID}: no grader is fail-to-pass, so doing nothing solves the task",
     )
+
+
+def wrong_patch(folder: Path, name: str, factor: str) -> None:
+    """Keep the oracle with another factor as a wrong solution."""
+    task = folder / "tasks/add-double"
+    (task / "wrong").mkdir(exist_ok=True)
+    text = (task / "solution.patch").read_text(encoding="utf-8").replace("2 * ", factor)
+    (task / "wrong" / name).write_text(text, encoding="utf-8")
+
+
+def test_wrong_solutions_that_are_rejected(tiny_suite: Path, sandbox: Sandbox) -> None:
+    wrong_patch(tiny_suite, "triples.patch", "3 * ")
+    wrong_patch(tiny_suite, "adds-two.patch", "2 + ")
+    (task,) = load_suite(tiny_suite).tasks
+    assert [patch.name for patch in task.wrong] == ["adds-two.patch", "triples.patch"]
+    assert problems(tiny_suite, sandbox) == ()
+
+
+def test_a_wrong_solution_that_no_fail_to_pass_grader_rejects(tiny_suite: Path, sandbox: Sandbox) -> None:
+    wrong_patch(tiny_suite, "triples.patch", "3 * ")
+    wrong_patch(tiny_suite, "shifts.patch", "4 // 2 * ")
+    edit(tiny_suite, TASK, "python3 -m unittest discover -s tests", "'! grep -q // calc/double.py'")
+    assert problems(tiny_suite, sandbox) == (
+        f"{ID}: wrong/shifts.patch: a wrong solution that every fail-to-pass grader passes",
+    )
+
+
+def test_a_wrong_solution_that_does_not_apply(tiny_suite: Path, sandbox: Sandbox) -> None:
+    wrong_patch(tiny_suite, "late.patch", "3 * ")
+    edit(tiny_suite, "tasks/add-double/wrong/late.patch", "--- /dev/null", "--- a/calc/double.py")
+    (problem,) = problems(tiny_suite, sandbox)
+    assert problem.startswith(f"{tiny_suite}/tasks/add-double/wrong/late.patch:1: does not apply: error: ")
+
+
+def test_a_file_that_is_no_wrong_solution(tiny_suite: Path) -> None:
+    wrong_patch(tiny_suite, "triples.diff", "3 * ")
+    with pytest.raises(SuiteError) as caught:
+        load_suite(tiny_suite)
+    path = f"{tiny_suite}/tasks/add-double/wrong/triples.diff"
+    assert caught.value.message == f"{path}:1: not the patch of a wrong solution"
+
+
+def test_wrong_solutions_belong_to_the_suite_and_reach_no_workspace(tiny_suite: Path) -> None:
+    before = suite_digest(load_suite(tiny_suite))
+    wrong_patch(tiny_suite, "triples.patch", "3 * ")
+    suite = load_suite(tiny_suite)
+    with Workspace.create(suite) as workspace:
+        workspace.restore_protected(suite.tasks[0], suite)
+        workspace.add_tests(suite.tasks[0], suite)
+        assert [name for name in files_of(workspace.root) if "wrong" in name or "triples" in name] == []
+    with_wrong = suite_digest(suite)
+    wrong_patch(tiny_suite, "triples.patch", "3 + ")
+    assert len({before, with_wrong, suite_digest(suite)}) == 3
 
 
 def test_a_grader_whose_program_is_missing(tiny_suite: Path, sandbox: Sandbox) -> None:

@@ -114,7 +114,10 @@ def test_no_suite_there_names_what_there_is(repo: Any, name: str) -> None:
     with pytest.raises(SuiteError) as caught:
         read_suites(FolderSource(repo.folder), [name])
     assert caught.value.message == f"{name}: no suite there (no suite.yml)"
-    assert caught.value.hint == "Name its folder, or one of: builtin:ci-workflows, builtin:textkit."
+    assert caught.value.hint == (
+        "Name its folder, or one of: builtin:ci-workflows, builtin:hourbook, builtin:notesboard,"
+        " builtin:relaydesk, builtin:textkit."
+    )
 
 
 def test_a_broken_suite_is_named_as_its_user_knows_it(repo: Any, tmp_path: Path) -> None:
