@@ -28,8 +28,8 @@ import msgspec
 from traps import CLEAN, DATA, Trap, Traps, read_traps, write_trap
 
 import skillgate
-from skillgate.core import Struct
 from skillgate.document import decode
+from skillgate.values import Struct
 
 ROOT = DATA.parent.parent
 PAGE = ROOT / "docs" / "peers.md"

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from skillgate.core import Struct
 from skillgate.document import decode
+from skillgate.values import Struct
 
 DATA = Path(__file__).resolve().parent / "peers"
 

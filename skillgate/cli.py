@@ -156,8 +156,8 @@ def cli() -> None:
 @click.option("--no-cache", is_flag=True, help="Check all again, also what has not changed.")
 def lint(paths: tuple[Path, ...], style: str, fail_on: str | None, **options: Any) -> int:
     """Check skills without running anything. PATH is a skill, or a folder of skills."""
-    from skillgate.core import FailOn, Severity
     from skillgate.linting import lint_paths, render, save_baseline
+    from skillgate.values import FailOn, Severity
 
     if options["fix"] and options["write_baseline"]:
         raise UsageError(

@@ -14,8 +14,9 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from skillgate.core import MICROS_PER_USD, Count, FailOn, Policy, Positive, Severity, Struct
+from skillgate.core import Policy
 from skillgate.document import decode
+from skillgate.values import MICROS_PER_USD, Count, FailOn, Positive, Severity, Struct
 
 FILE_NAME = "skillgate.yml"
 MAX_USD = 1_000_000

@@ -12,8 +12,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from skillgate.bench.meter.ledger import Ledger
-from skillgate.core import Outcome, Run, usd
+from skillgate.core import Outcome, Run
 from skillgate.report.escape import clean
+from skillgate.values import usd
 
 
 class ConsoleProgress:

@@ -10,82 +10,24 @@ from __future__ import annotations
 import hashlib
 import math
 from enum import StrEnum
-from typing import Annotated, NamedTuple, dataclass_transform
+from typing import Annotated, NamedTuple
 
 import msgspec
+
+from skillgate.values import FailOn, InputPrice, Location, Ranked, Ratio, Severity, Struct, TokenWeight
 
 SCHEMA_VERSION = 1
 SCRIPTED_AGENT = "scripted"
 SCRIPTED_LABEL = "scripted, not a measurement"
-MICROS_PER_USD = 1_000_000
-
-Count = Annotated[int, msgspec.Meta(ge=1)]
-Positive = Annotated[float, msgspec.Meta(gt=0)]
-Ratio = Annotated[float, msgspec.Meta(ge=0, le=1)]
-
-
-# Tells type checkers what msgspec does at run time: subclasses are frozen without saying so again.
-@dataclass_transform(frozen_default=True, field_specifiers=(msgspec.field,))
-class Struct(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Base of every value type; each subclass says `kw_only`, which is not inherited."""
-
-
-def usd(micros: int) -> float:
-    """Turn micro-dollars into dollars, for showing only."""
-    return micros / MICROS_PER_USD
-
 
 # --- findings ---------------------------------------------------------------------
-
-
-class Ranked(StrEnum):
-    """An enum whose members are listed from the best to the worst."""
-
-    @property
-    def rank(self) -> int:
-        """Return the place in the list, 0 for the best."""
-        return list(type(self)).index(self)
-
-
-class Severity(Ranked):
-    """How bad a finding is."""
-
-    NOTE = "note"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-class FailOn(StrEnum):
-    """The least severity that makes a lint or a gate fail."""
-
-    NONE = "none"
-    NOTE = "note"
-    WARNING = "warning"
-    ERROR = "error"
-
-    def catches(self, severity: Severity) -> bool:
-        """Say whether a finding of this severity fails the check."""
-        return self is not FailOn.NONE and severity.rank >= Severity(self.value).rank
-
-
-class Location(Struct, kw_only=True, order=True):
-    """A place in a file; line and column count from 1, columns in characters."""
-
-    path: str
-    line: int = 1
-    column: int = 1
-
-    def __str__(self) -> str:
-        return f"{self.path}:{self.line}:{self.column}"
-
-
-ALREADY_THERE = " (already there before this change)"
 
 
 class Finding(Struct, kw_only=True):
     """One hit of one rule. A risk with its source, never a prediction.
 
-    A redacted one speaks of a secret: the line that it stands on is not to be shown.
+    A redacted one speaks of a secret: the line that it stands on is not to be shown. One that is
+    `at_base` was there before the change that is judged.
     """
 
     rule: str
@@ -97,11 +39,17 @@ class Finding(Struct, kw_only=True):
     evidence: str = ""
     match: str = ""
     redacted: bool = False
+    at_base: bool = False
 
     @property
     def order(self) -> tuple[int, bool, Location, str]:
         """Sort by it to have the severest first, of these what a change brings, then by place."""
-        return -self.severity.rank, ALREADY_THERE in self.message, self.where, self.rule
+        return -self.severity.rank, self.at_base, self.where, self.rule
+
+    @property
+    def statement(self) -> str:
+        """Return the message as it is shown, which tells whether the change brought it."""
+        return f"{self.message} (already there before this change)" if self.at_base else self.message
 
     @property
     def fingerprint(self) -> str:
@@ -124,27 +72,6 @@ class TaskFacts(Struct, kw_only=True):
     where: Location
     deliverables: tuple[str, ...] = ()
     answers: tuple[Answer, ...] = ()
-
-
-class TokenWeight(Struct, kw_only=True):
-    """Token counts of a skill: listing is paid on every request, body on use."""
-
-    listing: int
-    body: int
-    references: int = 0
-    tokenizer: str = "cl100k_base"
-
-    @property
-    def total(self) -> int:
-        """Return the tokens of the whole tree."""
-        return self.listing + self.body + self.references
-
-
-class InputPrice(Struct, kw_only=True):
-    """What a model reads for, in dollars per million tokens."""
-
-    model: str
-    usd_per_mtok: float
 
 
 # --- the paired run ---------------------------------------------------------------

@@ -47,6 +47,7 @@ class Repository:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self._trees: dict[str, Mapping[str, Entry]] = {}
         if not folder.is_dir():
             raise UsageError(f"{folder}: no such folder", "Name the folder of a git repository with --repo.")
         done = self._git("rev-parse", "--git-dir")
@@ -86,8 +87,13 @@ class Repository:
         hint = "Name one with --base; in a shallow clone fetch more first (`fetch-depth: 0`)."
         raise UsageError("no base to compare with: the history here has one commit", hint)
 
-    def tree(self, commit: str) -> dict[str, Entry]:
-        """Map every path of a commit to its entry."""
+    def tree(self, commit: str) -> Mapping[str, Entry]:
+        """Map every path of a commit, named by its full id, to its entry; git is asked once."""
+        if commit not in self._trees:
+            self._trees[commit] = self._read_tree(commit)
+        return self._trees[commit]
+
+    def _read_tree(self, commit: str) -> dict[str, Entry]:
         out = self._ask("ls-tree", "-r", "-l", "-z", "--full-tree", commit)
         entries: dict[str, Entry] = {}
         for row in filter(None, out.split(b"\0")):

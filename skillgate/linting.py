@@ -1,14 +1,11 @@
 """`skillgate lint`: paths on disk -> findings, and their rendering.
 
-Skills are checked on all cores, and not again while neither they nor the rules have changed: what a
-check gave is kept in a cache folder, keyed by the content of the skill, the rules and the tasks.
+Skills are checked on all cores, and not again while neither they nor the rules have changed (`lint.cache`).
 """
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import hashlib
 import os
 import posixpath
 import signal
@@ -18,11 +15,8 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path, PurePath, PurePosixPath
 from typing import NamedTuple
 
-import msgspec
-
-from skillgate import __version__
 from skillgate.config import Config
-from skillgate.core import Finding, Severity, TaskFacts
+from skillgate.core import Finding, TaskFacts
 from skillgate.errors import ConfigError, UsageError, writing
 from skillgate.gate.changes import changed_on_disk
 from skillgate.gate.sources import (
@@ -34,6 +28,7 @@ from skillgate.gate.sources import (
     read_suites,
     relative,
 )
+from skillgate.lint.cache import Cache
 from skillgate.lint.check import Check, Library, listed
 from skillgate.lint.checks.frontmatter import NameFolder
 from skillgate.lint.engine import Checked, check_skill, lint_library
@@ -56,6 +51,7 @@ from skillgate.report.wording import count
 from skillgate.skill import MAX_FILE_BYTES, SKILL_FILE, Files, Stray, parse, scan
 from skillgate.skill.files import is_misspelt
 from skillgate.skill.source import decode
+from skillgate.values import Severity
 
 RARELY = 100_000  # objects: a tenth of the time went into looking for cycles, of which there are few
 FEW = 24  # skills that one process has checked before another has started
@@ -311,11 +307,12 @@ def _facts(source: FolderSource, config: Config, folders: Sequence[str]) -> dict
 
 def _check_all(request: Request, rules: Sequence[Rule], tasks: Mapping[str, Facts]) -> dict[str, Checked]:
     """Check every skill, those that the cache does not know on all cores."""
-    cache = Cache(request.cache, request.root, rules)
-    keys = {folder: cache.key(folder, facts) for folder, facts in tasks.items()}
+    root = request.root
+    cache = Cache(request.cache, root, rules)
+    keys = {folder: cache.key(folder, facts, _is_clone(root, folder)) for folder, facts in tasks.items()}
     known = {folder: one for folder, key in keys.items() if (one := cache.get(folder, key))}
     todo = {folder: facts for folder, facts in tasks.items() if folder not in known}
-    known |= dict(zip(todo, _check_each(request.root, rules, todo), strict=True))
+    known |= dict(zip(todo, _check_each(root, rules, todo), strict=True))
     cache.put(keys, known)
     return {folder: known[folder] for folder in tasks}
 
@@ -355,76 +352,3 @@ def _begin(root: Path, rules: Sequence[Rule]) -> None:
 def _work(task: tuple[str, Facts]) -> Checked:
     ((root, rules),) = _state
     return _check(root, task[0], rules, task[1])
-
-
-class _Entry(msgspec.Struct, frozen=True):
-    key: str
-    checked: Checked
-
-
-class Cache:
-    """What checks gave last time, one file for each root; without a folder it knows nothing."""
-
-    def __init__(self, folder: Path | None, root: Path, rules: Sequence[Rule]) -> None:
-        self._root = root
-        name = hashlib.sha256(os.fsencode(root.resolve())).hexdigest()[:24]
-        self._file = folder / f"lint-{name}.msgpack" if folder is not None else None
-        self._common = _hash(__version__, repr(rules)) if folder is not None else ""
-        self._entries = self._load()
-
-    def key(self, folder: str, facts: Facts) -> str:
-        """Identify a skill with its rules and tasks; empty when it cannot be remembered."""
-        if self._file is None:
-            return ""
-        files = Files.from_folder(self._root / folder)
-        try:
-            parts = (
-                files.digest(MAX_FILE_BYTES + 1),  # no check reads more
-                *sorted(files.known),
-                *sorted(files.links),
-                *sorted(files.programs or ()),
-            )
-        except OSError:
-            return ""
-        return _hash(self._common, *parts, repr((facts, _is_clone(self._root, folder))))
-
-    def get(self, folder: str, key: str) -> Checked | None:
-        """Return what the check gave, None when something has changed since."""
-        entry = self._entries.get(folder)
-        return entry.checked if entry and key and entry.key == key else None
-
-    def put(self, keys: Mapping[str, str], checked: Mapping[str, Checked]) -> None:
-        """Remember these beside the others, whole or not at all; a cache that cannot be written is none."""
-        entries = {folder: _Entry(key, checked[folder]) for folder, key in keys.items() if key}
-        new = {folder: entry for folder, entry in entries.items() if _is_text(folder, entry)}
-        if self._file is None or all(self._entries.get(folder) == entry for folder, entry in new.items()):
-            return
-        part = self._file.with_suffix(f".{os.getpid()}")
-        with contextlib.suppress(OSError):
-            self._file.parent.mkdir(parents=True, exist_ok=True)
-            try:
-                part.write_bytes(msgspec.msgpack.encode(self._entries | new))
-                part.replace(self._file)
-            finally:
-                part.unlink(missing_ok=True)
-
-    def _load(self) -> dict[str, _Entry]:
-        try:
-            content = self._file.read_bytes() if self._file is not None else b""
-            return msgspec.msgpack.decode(content, type=dict[str, _Entry]) if content else {}
-        except (OSError, msgspec.DecodeError):
-            return {}
-
-
-def _is_text(folder: str, entry: _Entry) -> bool:
-    """Say whether it can be written down: a file name, or an escape in YAML, may hold what is no text."""
-    try:
-        msgspec.msgpack.encode((folder, entry))
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
-def _hash(*parts: str) -> str:
-    text = "\0".join(parts).encode("utf-8", "surrogatepass")
-    return hashlib.sha256(text).hexdigest()

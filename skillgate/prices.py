@@ -13,8 +13,8 @@ from typing import Annotated
 
 import msgspec
 
-from skillgate.core import Struct
 from skillgate.document import decode
+from skillgate.values import InputPrice, Struct
 
 TABLE = Path(__file__).with_name("data") / "prices.yml"
 _SNAPSHOT = re.compile(r"-\d{8}$")
@@ -67,6 +67,13 @@ class PriceTable(Struct, kw_only=True, rename="kebab"):
         if known not in self.models:
             return None
         return Price(model=known, rates=self.models[known], source=self.source, as_of=self.as_of)
+
+
+def input_price(price: Price) -> InputPrice:
+    """Return what reading costs in the tier of short prompts, with the tier and the source in words."""
+    rate = price.rates[0]
+    limit = f", prompts of at most {rate.up_to_tokens:,} tokens" if rate.up_to_tokens else ""
+    return InputPrice(usd_per_mtok=rate.input, source=f"{price.model}{limit}, {price.source}, {price.as_of}")
 
 
 @cache

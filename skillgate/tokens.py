@@ -12,8 +12,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from skillgate.core import TokenWeight
 from skillgate.skill import Skill
+from skillgate.values import TokenWeight
 
 if TYPE_CHECKING:
     from tiktoken import Encoding

@@ -12,9 +12,10 @@ from typing import NamedTuple
 
 from skillgate.errors import PrerequisiteError, SkillgateError, UsageError
 from skillgate.model_tokens import is_countable, model_counter
-from skillgate.prices import shipped_prices
+from skillgate.prices import input_price, shipped_prices
 from skillgate.skill import SKILL_FILE, Files, Skill, parse
-from skillgate.weights import CL100K, Counter, InputPrice, Weighing, weigh
+from skillgate.values import InputPrice
+from skillgate.weights import CL100K, Counter, Weighing, weigh
 
 
 class Request(NamedTuple):
@@ -65,6 +66,4 @@ def _price(request: Request, tell: Callable[[SkillgateError], None]) -> InputPri
         hint = f"Give it with --input-usd-per-mtok, or name one of {known}."
         tell(UsageError(f"no price is known for `{request.model}`", hint))
         return None
-    rate = price.rates[0]
-    limit = f", prompts of at most {rate.up_to_tokens:,} tokens" if rate.up_to_tokens else ""
-    return InputPrice(usd_per_mtok=rate.input, source=f"{price.model}{limit}, {price.source}, {price.as_of}")
+    return input_price(price)

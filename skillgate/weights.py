@@ -13,8 +13,8 @@ from typing import NamedTuple
 import msgspec
 
 from skillgate import tokens
-from skillgate.core import Struct
 from skillgate.skill import SKILL_FILE, Skill
+from skillgate.values import InputPrice, Struct
 
 PERCENT = (0, 50, 75, 95, 99)
 # Quantiles in cl100k_base tokens at those percents, November 2026: of 22,085 distinct published SKILL.md, and
@@ -60,17 +60,6 @@ class Part(Struct, kw_only=True):
     level: int = 0
     heavier_than: int | None = None
     code_percent: int | None = None
-
-
-class InputPrice(Struct, kw_only=True):
-    """US dollars per million input tokens that are read without a cache, and who says so."""
-
-    usd_per_mtok: float
-    source: str
-
-    def usd_per_1000(self, count: int) -> float:
-        """Return what it costs to read so many tokens a thousand times."""
-        return count * self.usd_per_mtok / 1000
 
 
 class Weighing(Struct, kw_only=True):

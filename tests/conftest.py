@@ -18,15 +18,7 @@ import pytest
 from skillgate.bench.docker import docker_sandbox
 from skillgate.errors import PrerequisiteError
 
-
-@pytest.fixture(autouse=True)
-def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Keep what the linter remembers out of the home of whoever runs the tests."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-
-
 TEST_IMAGE = os.environ.get("SKILLGATE_TEST_IMAGE", "skillgate-base:bookworm-2")
-_SKIPPED = "needs Docker and its base image:"
 
 SUITE = """\
 version: 1
@@ -107,6 +99,12 @@ SUITE_FILES = {
     "tasks/add-double/solution.patch": SOLUTION,
     "tasks/add-double/tests/doubles.py": DOUBLES,
 }
+
+
+@pytest.fixture(autouse=True)
+def cache_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Keep what the linter remembers out of the home of whoever runs the tests."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
 
 
 @pytest.fixture
@@ -191,7 +189,7 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
         return
     if os.environ.get("SKILLGATE_REQUIRE_DOCKER") == "1":
         pytest.fail(f"SKILLGATE_REQUIRE_DOCKER=1 and {docker_trouble()}", pytrace=False)
-    pytest.skip(f"{_SKIPPED} {docker_trouble()}")
+    pytest.skip(f"needs Docker and its base image: {docker_trouble()}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -200,10 +198,3 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if long and os.environ.get("SKILLGATE_LONG") != "1":
         items[:] = [item for item in items if item not in set(long)]
         config.hook.pytest_deselected(items=long)
-
-
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    skipped = [r for r in terminalreporter.stats.get("skipped", []) if _SKIPPED in str(r.longrepr)]
-    if skipped:
-        reason = str(skipped[0].longrepr[2]).partition(_SKIPPED)[2].strip()
-        terminalreporter.write_line(f"{len(skipped)} docker tests skipped: {reason}", yellow=True)

@@ -5,8 +5,9 @@ from pathlib import Path
 import pytest
 
 from skillgate import config
-from skillgate.core import FailOn, OnInconclusive, Policy, Severity
+from skillgate.core import OnInconclusive, Policy
 from skillgate.errors import ConfigError
+from skillgate.values import FailOn, Severity
 
 FULL = """\
 version: 1

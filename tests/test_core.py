@@ -7,22 +7,20 @@ import pytest
 from skillgate.core import (
     Cell,
     Decision,
-    FailOn,
     Finding,
     Grade,
     GradeKind,
     Interval,
-    Location,
     OnInconclusive,
     Outcome,
     Plan,
     Policy,
     Run,
-    Severity,
     TaskDelta,
     Usage,
     Verdict,
 )
+from skillgate.values import FailOn, Location, Severity
 
 CELL = Cell(task="s/t", arm="head", repeat=0)
 

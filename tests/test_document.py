@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from skillgate.core import Struct
 from skillgate.document import decode
 from skillgate.errors import ConfigError, SuiteError
+from skillgate.values import Struct
 
 
 class Inner(Struct, kw_only=True, rename="kebab"):

@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "skillgate"
 LEVELS = (
-    {"core", "errors", "document"},
+    {"values", "core", "errors", "document"},
     {"config", "skill", "tokens", "model_tokens", "weights", "prices", "git", "shipped"},
     {"lint", "bench", "stats", "report"},
     {"gate", "github"},

@@ -16,7 +16,9 @@ import msgspec
 import pytest
 
 from skillgate import cli, linting
-from skillgate.linting import Cache, Linted, Request, lint_paths, render
+from skillgate.lint import cache as lint_cache
+from skillgate.lint.cache import Cache
+from skillgate.linting import Linted, Request, lint_paths, render
 from skillgate.shipped import shipped
 
 GOOD = "---\nname: {0}\ndescription: Adds two numbers. Use when a sum is asked for.\n---\n\nAdd them.\n"
@@ -122,7 +124,7 @@ def test_another_version_remembers_nothing_of_this_one(
 ) -> None:
     lint(root, tmp_path / "cache")
     spoil(tmp_path / "cache")
-    monkeypatch.setattr(linting, "__version__", "0.0.0")
+    monkeypatch.setattr(lint_cache, "__version__", "0.0.0")
     assert shown(lint(root, tmp_path / "cache")) == shown(lint(root))
 
 

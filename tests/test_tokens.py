@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillgate import tokens
-from skillgate.core import TokenWeight
 from skillgate.skill import Files, parse
+from skillgate.values import TokenWeight
 
 SHA256 = "223921b76ee99bde995b7ff738513eef100fb51d18c93597a113bcffe865b2a7"
 

@@ -6,16 +6,8 @@ import pytest
 
 from skillgate import tokens
 from skillgate.skill import Files, parse
-from skillgate.weights import (
-    FILE_TOKENS,
-    Counter,
-    InputPrice,
-    Kind,
-    Part,
-    Weighing,
-    heavier_than,
-    weigh,
-)
+from skillgate.values import InputPrice
+from skillgate.weights import FILE_TOKENS, Counter, Kind, Part, Weighing, heavier_than, weigh
 
 BODY = "# One\n\nhello world\n\n## Two\n\n~~~\n# No heading\n~~~\n"
 TEXT = f"---\nname: demo\ndescription: hello world\n---\n{BODY}"

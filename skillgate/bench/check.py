@@ -15,8 +15,9 @@ from skillgate.bench.grade import grade
 from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure
 from skillgate.bench.suite import Suite, Task
 from skillgate.bench.workspace import Workspace
-from skillgate.core import Grade, GradeKind, Struct
+from skillgate.core import Grade, GradeKind
 from skillgate.errors import SuiteError
+from skillgate.values import Struct
 
 TIMES = 2
 

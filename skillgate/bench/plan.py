@@ -9,8 +9,9 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from skillgate.core import Cell, Plan, usd
+from skillgate.core import Cell, Plan
 from skillgate.errors import PrerequisiteError
+from skillgate.values import usd
 
 ASSUMED_SHARE = 5
 """Without a history a run is assumed to cost this part of `per-run-usd`."""

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from skillgate.bench.failure import Failure
 from skillgate.bench.suite import Limits, Suite
-from skillgate.core import Struct
+from skillgate.values import Struct
 
 if TYPE_CHECKING:  # the workspace raises SandboxFailure, so it imports this module
     from skillgate.bench.workspace import Workspace

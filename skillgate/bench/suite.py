@@ -20,9 +20,10 @@ import msgspec
 
 from skillgate.bench.answers import Public, added, answers, file_answers
 from skillgate.config import matches
-from skillgate.core import Answer, GradeKind, Location, Positive, Struct, TaskFacts
+from skillgate.core import Answer, GradeKind, TaskFacts
 from skillgate.document import decode
 from skillgate.errors import SuiteError
+from skillgate.values import Location, Positive, Struct
 
 SUITE_FILE = "suite.yml"
 TASK_FILE = "task.yml"

@@ -25,6 +25,7 @@ from skillgate.errors import PrerequisiteError, SuiteError
 if TYPE_CHECKING:
     from skillgate.skill import Files
 
+ORIGINAL = "original"  # the folder below the tests with the repository as the suite has it
 SKILL_FOLDERS = (".claude/skills", ".agents/skills")
 
 
@@ -146,11 +147,15 @@ class Workspace:
     def add_tests(self, task: Task, suite: Suite) -> None:
         """Put the held-out tests in, the task's over the suite's; call it when the agent has ended.
 
+        Beside them lies the repository as the suite has it.
+
         The home, the temporary files and the results start empty: nothing that the agent left
         outside of the repository reaches a grader.
         """
         for folder in (self.tests, self.home, self.temp, self.results):
             _empty(folder)
+        (self.tests / ORIGINAL).mkdir()
+        _copy_tree(suite.repo, self.tests / ORIGINAL)
         for source in (suite.folder / "tests", task.folder / "tests"):
             _copy_tree(source, self.tests)
 

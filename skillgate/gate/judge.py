@@ -20,7 +20,6 @@ from skillgate.bench.runner import Bench, Evaluation, execute
 from skillgate.bench.suite import Suite, Task, suite_digest, task_facts
 from skillgate.config import Config, LintConfig, RunConfig
 from skillgate.core import (
-    ALREADY_THERE,
     BASE_ARM,
     HEAD_ARM,
     NONE_ARM,
@@ -29,7 +28,6 @@ from skillgate.core import (
     Decision,
     Finding,
     GradeKind,
-    InputPrice,
     Outcome,
     Plan,
     Report,
@@ -37,7 +35,6 @@ from skillgate.core import (
     Spend,
     TaskFacts,
     Verdict,
-    usd,
 )
 from skillgate.gate.changes import Subject
 from skillgate.gate.means import Means
@@ -45,11 +42,12 @@ from skillgate.lint.check import Library
 from skillgate.lint.engine import Checked, check_skill, lint_library
 from skillgate.lint.rule import Rule
 from skillgate.lint.sift import Baseline, merged, sift
-from skillgate.prices import shipped_prices
+from skillgate.prices import input_price, shipped_prices
 from skillgate.skill import Skill, is_too_long
 from skillgate.stats.compare import compare
 from skillgate.stats.verdict import decide, with_findings
 from skillgate.tokens import weigh
+from skillgate.values import InputPrice, usd
 
 NO_AGENT = "no agent is configured: set `run.agent` in skillgate.yml for a paired run"
 NO_SUITE = "no suite judges this skill: name one under `suites` in skillgate.yml"
@@ -122,8 +120,7 @@ def _marked(
     for finding in findings:
         (key,) = _known([finding], skill)
         old[key] -= 1
-        is_old = old[key] >= 0
-        yield msgspec.structs.replace(finding, message=finding.message + ALREADY_THERE) if is_old else finding
+        yield msgspec.structs.replace(finding, at_base=old[key] >= 0)
 
 
 def prepare(
@@ -312,7 +309,7 @@ def _versions(case: Case, means: Means) -> dict[str, str]:
 
 def _input_price(model: str) -> InputPrice | None:
     price = shipped_prices().price(model)
-    return InputPrice(model=model, usd_per_mtok=price.rate(0).input) if price else None
+    return input_price(price) if price else None
 
 
 def _report(case: Case, config: Config, verdict: Verdict) -> Report:

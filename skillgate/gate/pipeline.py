@@ -20,7 +20,7 @@ from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.runner import Bench, Progress
 from skillgate.config import FILE_NAME, Config, LintConfig, RunConfig
-from skillgate.core import Decision, GateReport, Report, Spend, Verdict, usd
+from skillgate.core import Decision, GateReport, Report, Spend, Verdict
 from skillgate.errors import PrerequisiteError, UsageError, writing
 from skillgate.gate.changes import Subject, changed_skills, library_at, misspelt_files, single_subject
 from skillgate.gate.judge import Case, Linter, evaluation_key, judge, plan_case, prepare
@@ -40,6 +40,7 @@ from skillgate.report import json as report_json
 from skillgate.report import markdown
 from skillgate.stats.power import PASS_RATIO_SD, detectable_effect
 from skillgate.stats.verdict import worst
+from skillgate.values import usd
 
 LINT_IS_NEW = "Its `lint` and `skills` settings count from the next change on."
 MISSPELT = "`{path}` was not looked at: a skill is a file called exactly `SKILL.md`."

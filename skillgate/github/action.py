@@ -15,7 +15,7 @@ from typing import Annotated, Literal, NamedTuple, TextIO
 
 import msgspec
 
-from skillgate.core import Decision, GateReport, Struct, usd
+from skillgate.core import Decision, GateReport
 from skillgate.errors import ExitCode, SkillgateError, UsageError
 from skillgate.github import commands
 from skillgate.github.client import Client, NotPosted, Posted, State
@@ -24,6 +24,7 @@ from skillgate.report.annotations import render as render_annotations
 from skillgate.report.escape import fenced
 from skillgate.report.markdown import Links, marker
 from skillgate.report.markdown import render as render_markdown
+from skillgate.values import Struct, usd
 
 PREFIX = "SKILLGATE_"
 _RUNNER = (

@@ -23,8 +23,8 @@ from github.Issue import Issue
 from github.IssueComment import IssueComment
 from requests import RequestException
 
-from skillgate.core import Struct
 from skillgate.report.escape import clean
+from skillgate.values import Struct
 
 ATTEMPTS = 3
 MAX_WAIT_S = 60.0  # a longer Retry-After is not waited for: the runner's minutes cost money too

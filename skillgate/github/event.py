@@ -12,8 +12,8 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from skillgate.core import Struct
 from skillgate.errors import UsageError
+from skillgate.values import Struct
 
 T = TypeVar("T")
 Sha = Annotated[str, msgspec.Meta(pattern=r"^[0-9a-f]{40}([0-9a-f]{24})?\Z")]

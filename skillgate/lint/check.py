@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from skillgate.core import Location, Struct, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.skill import Skill, Stray
+from skillgate.values import Location, Struct
 
 MAX_TITLE_CHARS, MAX_NAMED = 60, 3
 

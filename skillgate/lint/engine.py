@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 
-from skillgate.core import Finding, Struct, TaskFacts
+from skillgate.core import Finding, TaskFacts
 from skillgate.lint.check import Check, Library, LibraryCheck, Listed, listed
 from skillgate.lint.checks.suppression import Comment, comments
 from skillgate.lint.redact import without_keys
 from skillgate.lint.rule import Rule
 from skillgate.skill import Skill
+from skillgate.values import Struct
 
 
 class Checked(Struct, kw_only=True):
@@ -32,13 +33,13 @@ def lint_skill(skill: Skill, rules: Sequence[Rule], tasks: Sequence[TaskFacts] =
     found = (
         rule.finding(hit) for rule, check in checks if isinstance(check, Check) for hit in check(skill, tasks)
     )
-    return _sorted(without_keys(found, skill, rules))
+    return in_order(without_keys(found, skill, rules))
 
 
 def lint_library(library: Library, rules: Sequence[Rule]) -> tuple[Finding, ...]:
     """Return the findings that only all skills together show."""
     checks = ((rule, rule.checker) for rule in rules)
-    return _sorted(
+    return in_order(
         rule.finding(hit)
         for rule, check in checks
         if isinstance(check, LibraryCheck)
@@ -46,7 +47,8 @@ def lint_library(library: Library, rules: Sequence[Rule]) -> tuple[Finding, ...]
     )
 
 
-def _sorted(findings: Iterator[Finding]) -> tuple[Finding, ...]:
+def in_order(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    """Sort by place, then by what does not depend on the order in which rules were asked."""
     return tuple(
         sorted(findings, key=lambda finding: (finding.where, finding.rule, finding.match, finding.message))
     )

@@ -15,11 +15,12 @@ from typing import Annotated, Any
 import msgspec
 
 from skillgate.config import LintConfig, RuleOptions
-from skillgate.core import Finding, Severity, Struct, TaskFacts
+from skillgate.core import Finding, TaskFacts
 from skillgate.document import decode, nearest
 from skillgate.errors import OptionError, RuleError, SkillgateError
 from skillgate.lint.check import Check, Hit, LibraryCheck
 from skillgate.lint.checks import CHECKS
+from skillgate.values import Severity, Struct
 
 Example = str | dict[str, str]
 _SLOT = re.compile(r"\{([a-z-]+)\}")

@@ -14,11 +14,13 @@ from typing import NamedTuple
 import msgspec
 
 from skillgate.config import LintConfig
-from skillgate.core import SCHEMA_VERSION, Finding, Location, Struct
+from skillgate.core import SCHEMA_VERSION, Finding
 from skillgate.document import decode
 from skillgate.lint.check import Check, Hit, quoted
 from skillgate.lint.checks.suppression import Comment, Suppression
+from skillgate.lint.engine import in_order
 from skillgate.lint.rule import Rule
+from skillgate.values import Location, Struct
 
 SECURITY = "security"
 
@@ -76,8 +78,7 @@ def sift(
     shown = [finding for finding in wanted if finding not in ignored]
     shown += _useless(counted, {(comment.where, f.rule) for comment, f in used}, rules, config)
     left, gone = _without_known(shown, baseline)
-    ordered = sorted(left, key=lambda f: (f.where, f.rule, f.match, f.message))
-    return Sifted(tuple(ordered), tuple(ignored), len(shown) - len(left), gone)
+    return Sifted(in_order(left), tuple(ignored), len(shown) - len(left), gone)
 
 
 def read_baseline(text: str, path: str) -> Baseline:

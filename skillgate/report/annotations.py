@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from skillgate.core import Finding, Severity
+from skillgate.core import Finding
 from skillgate.report.escape import clean
 from skillgate.report.rows import severest_first
+from skillgate.values import Severity
 
 MAX_SHOWN = 9
 _COMMANDS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "notice"}
@@ -32,7 +33,7 @@ def _command(finding: Finding) -> str:
     where = finding.where
     path, title = _property(clean(where.path)), _property(clean(finding.rule))
     place = f"file={path},line={where.line},col={where.column},title={title}"
-    message = ". ".join(part for part in (clean(finding.message), clean(finding.hint)) if part)
+    message = ". ".join(part for part in (clean(finding.statement), clean(finding.hint)) if part)
     return f"::{_COMMANDS[finding.severity]} {place}::{_data(message)}"
 
 

@@ -90,7 +90,7 @@ def _suppressed(counts: Counts) -> Iterator[str]:
 def _finding(finding: Finding, lines: list[str | None], with_evidence: bool) -> str:
     where = finding.where
     line = lines[where.line - 1] if 0 < where.line <= len(lines) else None
-    shown = [f"{clean(str(where))}: {finding.severity}: {clean(finding.message)} [{clean(finding.rule)}]"]
+    shown = [f"{clean(str(where))}: {finding.severity}: {clean(finding.statement)} [{clean(finding.rule)}]"]
     if line is not None:
         shown += _excerpt(where.line, where.column, line, finding.match)
     remarks = {"hint": finding.hint, "evidence": finding.evidence if with_evidence else ""}

@@ -10,9 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from urllib.parse import quote
 
-from skillgate.core import SCRIPTED_LABEL, Decision, FailOn, Finding, GateReport, Report, Severity, Struct
+from skillgate.core import SCRIPTED_LABEL, Decision, Finding, GateReport, Report
 from skillgate.report import rows, wording
 from skillgate.report.escape import code, fenced, html_code, prose, row
+from skillgate.values import FailOn, Severity, Struct
 
 BUDGET = 60_000
 MAX_NOTES = 5
@@ -188,7 +189,7 @@ def _finding(finding: Finding, links: Links) -> str:
     place = code(str(finding.where))
     where = f"[{place}]({_line_url(finding, links)})" if links.blob_url else place
     level = f"{_LEVELS[finding.severity]} {finding.severity}"
-    line = f"- {level} {where} {code(finding.rule)}: {prose(finding.message)}"
+    line = f"- {level} {where} {code(finding.rule)}: {prose(finding.statement)}"
     return "<br>".join([line, *(prose(text, 300) for text in (finding.hint, finding.evidence) if text)])
 
 

@@ -89,7 +89,7 @@ def _place(finding: Finding) -> Json:
 
 def _message(finding: Finding) -> str:
     """Join message and hint; in a result braces mean a placeholder unless doubled (section 3.11.5)."""
-    parts = (_plain(finding.message), _plain(finding.hint))
+    parts = (_plain(finding.statement), _plain(finding.hint))
     text = ". ".join(part for part in parts if part) or _rule_id(finding)
     return text.replace("{", "{{").replace("}", "}}")
 

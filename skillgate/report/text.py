@@ -15,9 +15,10 @@ from rich.rule import Rule
 from rich.table import Table
 from rich.text import Text
 
-from skillgate.core import SCRIPTED_LABEL, Decision, FailOn, Finding, GateReport, Report, Severity, Verdict
+from skillgate.core import SCRIPTED_LABEL, Decision, Finding, GateReport, Report, Verdict
 from skillgate.report import rows, wording
 from skillgate.report.escape import clean, last_lines
+from skillgate.values import FailOn, Severity
 
 _STYLES = {
     Decision.MERGE: "bold green",
@@ -137,7 +138,7 @@ def _findings(console: Console, report: Report, fail_on: FailOn) -> None:
 def _finding(console: Console, finding: Finding) -> None:
     level = (finding.severity.value, _LEVELS[finding.severity])
     console.print(Text.assemble(level, f" {clean(str(finding.where))} [{clean(finding.rule)}]"))
-    for remark in (finding.message, finding.hint, finding.evidence):
+    for remark in (finding.statement, finding.hint, finding.evidence):
         if remark:
             console.print(Padding(Text(clean(remark)), (0, 0, 0, 4)))
 

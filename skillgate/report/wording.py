@@ -27,12 +27,10 @@ from skillgate.core import (
     Outcome,
     Report,
     Run,
-    Severity,
     Spend,
-    TokenWeight,
     Verdict,
-    usd,
 )
+from skillgate.values import Severity, TokenWeight, usd
 
 NO_PAIRS = "Nothing to compare: no planned pair has a score."
 ARMS = {
@@ -252,12 +250,10 @@ def _reading(report: Report) -> list[str]:
     if price is None or report.weight_head is None:
         return []
     use, listing = (
-        " → ".join(
-            dict.fromkeys(f"${getattr(weight, name) * price.usd_per_mtok / 1000:,.2f}" for weight in sides)
-        )
+        " → ".join(dict.fromkeys(f"${price.usd_per_1000(getattr(weight, name)):,.2f}" for weight in sides))
         for name in ("body", "listing")
     )
-    each = f"at ${price.usd_per_mtok:g} per million input tokens of {price.model}, before caching"
+    each = f"at ${price.usd_per_mtok:g} per million input tokens of {price.source}, before caching"
     return [f"1,000 uses read the body for {use}, 1,000 requests list it for {listing} ({each})."]
 
 

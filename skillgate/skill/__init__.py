@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from skillgate.skill import markdown, tree
-from skillgate.skill.files import SKILL_FILE, Files, Stray, discover, is_too_long, scan
+from skillgate.skill.files import SKILL_FILE, Files, Stray, is_too_long, scan
 from skillgate.skill.frontmatter import Field, Frontmatter, Problem, read_frontmatter
 from skillgate.skill.markdown import CodeBlock, Link, Slice, is_file_name
 from skillgate.skill.source import MAX_FILE_BYTES, MAX_LINES, Facts, Source, decode
@@ -39,7 +39,6 @@ __all__ = [
     "Source",
     "Step",
     "Stray",
-    "discover",
     "is_file_name",
     "is_too_long",
     "parse",

@@ -11,12 +11,11 @@ import hashlib
 import os
 import posixpath
 import stat
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from functools import cached_property
 from pathlib import Path
 from typing import NamedTuple
 
-from skillgate.config import matches
 from skillgate.errors import UsageError
 
 SKILL_FILE = "SKILL.md"
@@ -132,12 +131,6 @@ class Found(NamedTuple):
 
     skills: tuple[str, ...]
     strays: tuple[Stray, ...]
-
-
-def discover(root: Path, patterns: Sequence[str] = ("**",)) -> tuple[str, ...]:
-    """Return the skill folders below `root` that match, relative to it and sorted; the root itself is `.`."""
-    found = scan(root).skills
-    return tuple(folder for folder in found if any(matches(folder, pattern) for pattern in patterns))
 
 
 def scan(root: Path) -> Found:

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 import yaml
 
-from skillgate.core import Location, Struct
 from skillgate.document import compose, refuse_bomb, refuse_duplicates
 from skillgate.skill.source import Source
+from skillgate.values import Location, Struct
 
 MAX_FRONTMATTER_CHARS = 32_000
 MAX_BRACKETS = 500  # thousands of open ones cost the slower loader seconds

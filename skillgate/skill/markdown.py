@@ -14,8 +14,8 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any, NamedTuple
 from urllib.parse import unquote
 
-from skillgate.core import Location, Struct
 from skillgate.skill.source import Source
+from skillgate.values import Location, Struct
 
 if TYPE_CHECKING:
     from markdown_it import MarkdownIt

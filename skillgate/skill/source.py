@@ -10,7 +10,7 @@ import codecs
 import re
 from functools import cached_property, lru_cache
 
-from skillgate.core import Location, Struct
+from skillgate.values import Location, Struct
 
 MAX_FILE_BYTES = 1_000_000
 WINDOW = 300
@@ -18,8 +18,9 @@ _WORD_CHARS = bytes(ord(chr(c).lower()) if c < 128 and chr(c).isalnum() else ord
 _SILENCES = re.compile(r"(?:<!--|#|//)[ \t]*skillgate:[ \t]*ignore\b.*?(?:-->|$)")
 MAX_LINES = 10_000  # of a SKILL.md: a Markdown block costs up to 0.1 ms
 _FENCED = re.compile(
-    r"^(?P<indent>[ \t>]*)(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})[^\n]*(?:\n|\Z)"
-    r"(?:.*?^(?P=indent)?[ ]{0,3}(?P<end>(?P=fence)[`~]*)[ \t]*$|.*\Z)",
+    r"^(?P<indent>[ \t>]*)(?P<item>(?:[-*+]|\d{1,9}[.)])[ \t]+)?"
+    r"(?P<fence>`{3,}(?=[^`\n]*$)|~{3,})[^\n]*(?:\n|\Z)"
+    r"(?:.*?^(?P=indent)?(?(item)[ \t]*|[ ]{0,3})(?P<end>(?P=fence)[`~]*)[ \t]*$|.*\Z)",
     re.MULTILINE | re.DOTALL,
 )
 _INK = re.compile(r"[^\n]+")
@@ -35,7 +36,6 @@ class Facts(Struct, kw_only=True):
     bom: bool = False
     crlf: bool = False
     mixed: bool = False
-    nul: bool = False
     truncated: bool = False
     unreadable: str = ""
 
@@ -145,5 +145,5 @@ def decode(raw: bytes, path: str, max_lines: int | None = None) -> Source:
     text = text.removeprefix("\ufeff").replace("\r\n", "\n").replace("\r", "\n")
     if max_lines and text.count("\n") > max_lines:
         text, truncated = "\n".join((*text.split("\n", max_lines)[:max_lines], "")), True
-    facts = Facts(encoding=encoding, bom=bom, crlf=crlf, mixed=mixed, nul="\0" in text, truncated=truncated)
+    facts = Facts(encoding=encoding, bom=bom, crlf=crlf, mixed=mixed, truncated=truncated)
     return Source(path, text, facts)

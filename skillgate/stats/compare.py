@@ -13,7 +13,7 @@ from statistics import fmean
 
 from msgspec.structs import replace
 
-from skillgate.core import ArmPair, Cell, Comparison, Interval, Metric, Run, SignFlip, TaskDelta, usd
+from skillgate.core import ArmPair, Cell, Comparison, Interval, Metric, Run, SignFlip, TaskDelta
 from skillgate.stats.intervals import (
     PSEUDO_LOG,
     NoInterval,
@@ -26,6 +26,7 @@ from skillgate.stats.intervals import (
     suite_interval,
     suite_interval_closed,
 )
+from skillgate.values import usd
 
 __all__ = [
     "compare",

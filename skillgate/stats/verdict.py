@@ -15,7 +15,6 @@ from skillgate.core import (
     ArmPair,
     Comparison,
     Decision,
-    FailOn,
     Finding,
     Interval,
     Metric,
@@ -24,6 +23,7 @@ from skillgate.core import (
     TaskDelta,
     Verdict,
 )
+from skillgate.values import FailOn
 
 
 class Quality(Enum):
@@ -97,7 +97,7 @@ def with_findings(verdict: Verdict, findings: Sequence[Finding], fail_on: FailOn
         return verdict
     top = min(caught, key=lambda finding: finding.order)
     subject = "1 finding blocks" if len(caught) == 1 else f"{len(caught)} findings block"
-    reason = f"{subject} at fail-on `{fail_on}`; worst: {top.rule} at {top.where}: {top.message}"
+    reason = f"{subject} at fail-on `{fail_on}`; worst: {top.rule} at {top.where}: {top.statement}"
     return Verdict(decision=_BLOCK, reasons=(reason, *verdict.reasons))
 
 

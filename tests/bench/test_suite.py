@@ -17,8 +17,9 @@ from skillgate.bench.suite import (
     suite_digest,
     task_facts,
 )
-from skillgate.core import Answer, GradeKind, Location, TaskFacts
+from skillgate.core import Answer, GradeKind, TaskFacts
 from skillgate.errors import SuiteError
+from skillgate.values import Location
 
 TASK = "tasks/add-double/task.yml"
 

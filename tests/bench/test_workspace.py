@@ -253,7 +253,10 @@ def test_held_out_tests_come_late_and_nothing_of_the_agent_stays_beside_them(
         (folder / "planted").mkdir()
         (folder / "planted/x").write_text("")
     place.add_tests(task, suite)
-    assert names(place.tests) == ["doubles.py", "junit.py", "shared.py", "data/junit.py"]
+    originals = [(name, (place.tests / "original" / name).read_bytes()) for name in files_of(suite.repo)]
+    assert originals == [(name, (suite.repo / name).read_bytes()) for name in files_of(suite.repo)]
+    held_out = [name for name in names(place.tests) if not name.startswith("original/")]
+    assert held_out == ["doubles.py", "junit.py", "shared.py", "data/junit.py"]
     assert (place.tests / "shared.py").read_text() == "task"
     assert [list(folder.iterdir()) for folder in (place.home, place.temp, place.results)] == [[], [], []]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from skillgate.bench.runner import Quiet
-from skillgate.core import ALREADY_THERE, GateReport
+from skillgate.core import GateReport
 from skillgate.gate.pipeline import Options, gate_range
 from skillgate.lint.sift import write_baseline
 from skillgate.linting import Request, lint_paths
@@ -145,7 +145,7 @@ def test_what_the_base_has_too_is_marked_and_told_last(repo: Any, tmp_path: Path
     repo.skill("other", "First `/Users/alice/x`.\n\nThen `/Users/bob/x`.")
     report = gate(repo, tmp_path)
     (one,) = report.reports
-    told = [(f.where.line, ALREADY_THERE in f.message) for f in one.findings if f.rule == "hardcoded-path"]
+    told = [(f.where.line, f.at_base) for f in one.findings if f.rule == "hardcoded-path"]
     assert told == [(8, True), (10, False)]
     assert one.change.old_path == "skills/calc"
 
@@ -156,8 +156,8 @@ def test_the_headline_names_what_is_new(guarded: Any, tmp_path: Path) -> None:
     guarded.skill("calc", "EVIL1\n\nEVIL1 and EVIL2\n")
     report = gate(guarded, tmp_path)
     (one,) = report.reports
-    assert [f.message for f in one.findings if f.rule == "guard"] == [
-        f"EVIL1 stands here{ALREADY_THERE}",
+    assert [f.statement for f in one.findings if f.rule == "guard"] == [
+        "EVIL1 stands here (already there before this change)",
         "EVIL1 stands here",
         "EVIL2 stands here",
     ]

@@ -9,20 +9,10 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from skillgate.core import (
-    ChangeKind,
-    Decision,
-    Finding,
-    GateReport,
-    Location,
-    Report,
-    Severity,
-    SkillChange,
-    Spend,
-    Verdict,
-)
+from skillgate.core import ChangeKind, Decision, Finding, GateReport, Report, SkillChange, Spend, Verdict
 from skillgate.errors import ExitCode, SuiteError, UsageError
 from skillgate.github.action import ActionRequest, run_action
+from skillgate.values import Location, Severity
 from tests.fakes.github_api import FORBIDDEN, GithubApi, error
 
 EVENTS = Path(__file__).parents[1] / "data" / "events"

@@ -7,11 +7,12 @@ from collections.abc import Callable, Mapping, Sequence
 import pytest
 
 from skillgate.config import LintConfig
-from skillgate.core import Finding, Location, TaskFacts
+from skillgate.core import Finding, TaskFacts
 from skillgate.lint.engine import lint_skill
 from skillgate.lint.rule import Rule, configure, load_rules
 from skillgate.shipped import shipped
 from skillgate.skill import Files, parse
+from skillgate.values import Location
 
 HEAD = "---\nname: demo\ndescription: Turns notes into prose. Use for notes.\n---\n"
 Lint = Callable[..., tuple[Finding, ...]]
@@ -51,6 +52,33 @@ def hits(lint: Lint) -> Callable[..., list[str]]:
             f"{f.where.line}:{f.where.column} {f.severity} {f.rule} {f.match}".strip()
             for f in lint(text, **options)
         ]
+
+    return run
+
+
+@pytest.fixture(scope="session")
+def security(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
+    return tuple(rule for rule in rules if rule.scope == "security")
+
+
+@pytest.fixture
+def findings(security: tuple[Rule, ...]) -> Callable[..., tuple[Finding, ...]]:
+    """Lint a body, or files, with the rules of security alone."""
+
+    def run(body: str = "", files: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
+        text = body if body.startswith("---") else HEAD + "\n" + body
+        raw = {"SKILL.md": text.encode()} | {n: t.encode() for n, t in (files or {}).items()}
+        return lint_skill(parse(Files.from_map(raw), "demo"), security)
+
+    return run
+
+
+@pytest.fixture
+def found(findings: Callable[..., tuple[Finding, ...]]) -> Callable[..., list[str]]:
+    """Return the rules that find something, each as often as it does."""
+
+    def run(body: str = "", files: Mapping[str, str] | None = None) -> list[str]:
+        return [finding.rule for finding in findings(body, files)]
 
     return run
 

@@ -7,12 +7,13 @@ from collections.abc import Callable, Mapping
 import pytest
 
 from skillgate.config import Client, LintConfig
-from skillgate.core import Finding, Location
+from skillgate.core import Finding
 from skillgate.lint.check import Library, Listed, listed
 from skillgate.lint.engine import lint_library, lint_skill
 from skillgate.lint.rule import Rule, configure, load_rules
 from skillgate.shipped import shipped
 from skillgate.skill import Files, parse
+from skillgate.values import Location
 
 LOADED = load_rules(shipped("rules"))
 Check = Callable[..., tuple[Finding, ...]]

@@ -7,10 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from skillgate.core import Finding, Location
+from skillgate.core import Finding
 from skillgate.lint.check import Library, Listed
 from skillgate.lint.engine import lint_library
 from skillgate.lint.rule import Rule
+from skillgate.values import Location
 
 Lint = Callable[..., tuple[Finding, ...]]
 ABOUT = ("trigger-cue", "vague-description", "keyword-stuffing")

@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillgate.config import LintConfig
-from skillgate.core import Finding, Location, Severity
+from skillgate.core import Finding
 from skillgate.errors import ConfigError, RuleError, SkillgateError
 from skillgate.lint.check import Library
 from skillgate.lint.engine import lint_library, lint_skill
 from skillgate.lint.rule import Rule, configure, load_rules
 from skillgate.shipped import shipped
-from skillgate.skill import Files, discover, parse
+from skillgate.skill import Files, parse, scan
+from skillgate.values import Location, Severity
 
 RULES = shipped("rules")
 LOADED = load_rules(RULES)
@@ -54,7 +55,7 @@ def test_a_bad_skill_does_not_stop_the_others(tmp_path: Path, rules: tuple[Rule,
         (tmp_path / name / "SKILL.md").write_bytes(content)
     (tmp_path / "g").mkdir()
     (tmp_path / "g" / "SKILL.md").symlink_to("nowhere")
-    skills = [parse(Files.from_folder(tmp_path / folder), folder) for folder in discover(tmp_path)]
+    skills = [parse(Files.from_folder(tmp_path / folder), folder) for folder in scan(tmp_path).skills]
     found = [finding for skill in skills for finding in lint_skill(skill, rules)]
     assert [(f.where.path, f.where.line, f.rule) for f in found] == [
         ("a/SKILL.md", 1, "frontmatter-missing"),

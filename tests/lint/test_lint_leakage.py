@@ -9,11 +9,12 @@ from pathlib import Path
 import pytest
 
 from skillgate.bench.suite import load_suite, task_facts
-from skillgate.core import Answer, Location, TaskFacts
+from skillgate.core import Answer, TaskFacts
 from skillgate.lint.check import Hit
 from skillgate.lint.checks.leakage import AnswerLeakage
 from skillgate.shipped import shipped
 from skillgate.skill import Files, parse, scan
+from skillgate.values import Location
 
 HEAD = "---\nname: demo\ndescription: Changes a Python library. Use for small changes.\n---\n\n"
 SUITES = ("ci-workflows", "textkit")

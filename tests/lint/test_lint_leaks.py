@@ -3,42 +3,18 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import msgspec
 import pytest
 
 from skillgate.core import Finding
-from skillgate.lint.engine import lint_skill
-from skillgate.lint.rule import Rule, load_rules, verified
+from skillgate.lint.rule import load_rules, verified
 from skillgate.shipped import shipped
-from skillgate.skill import Facts, Files, Source, parse
+from skillgate.skill import Facts, Source
 
 HEAD = "---\nname: demo\ndescription: Turns notes into prose. Use for notes.\n---\n\n"
 Found = Callable[..., list[str]]
-
-
-@pytest.fixture
-def findings(rules: tuple[Rule, ...]) -> Callable[..., tuple[Finding, ...]]:
-    """Lint a body, or files, with the rules of security alone."""
-    security = tuple(rule for rule in rules if rule.scope == "security")
-
-    def run(body: str = "", files: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
-        text = body if body.startswith("---") else HEAD + body
-        raw = {"SKILL.md": text.encode()} | {n: t.encode() for n, t in (files or {}).items()}
-        return lint_skill(parse(Files.from_map(raw), "demo"), security)
-
-    return run
-
-
-@pytest.fixture
-def found(findings: Callable[..., tuple[Finding, ...]]) -> Found:
-    """Return the rules that find something, each as often as it does."""
-
-    def run(body: str = "", files: Mapping[str, str] | None = None) -> list[str]:
-        return [finding.rule for finding in findings(body, files)]
-
-    return run
 
 
 # --- data that leaves --------------------------------------------------------------

@@ -122,7 +122,7 @@ COLLISIONS = [
     ('```sh\nmake --output-file="out/report.json"\n```', "SKILL.md:6 puts output at `out/report.json`"),
     ("```sh\nmake report > reports/report.json\n```", None),
     ("```py\nif a >= out/report.json: pass\n```", None),
-    ("Write it to `/work/reports/report.json`.", None),
+    ("Write it to `/srv/app/reports/report.json`.", None),
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 import pytest
 
@@ -14,33 +14,6 @@ from skillgate.skill import Files, parse
 
 HEAD = "---\nname: demo\ndescription: Turns notes into prose. Use for notes.\n---\n\n"
 Found = Callable[..., list[str]]
-
-
-@pytest.fixture(scope="session")
-def security(rules: tuple[Rule, ...]) -> tuple[Rule, ...]:
-    return tuple(rule for rule in rules if rule.scope == "security")
-
-
-@pytest.fixture
-def findings(security: tuple[Rule, ...]) -> Callable[..., tuple[Finding, ...]]:
-    """Lint a body, or files, with the rules of security alone."""
-
-    def run(body: str = "", files: Mapping[str, str] | None = None) -> tuple[Finding, ...]:
-        text = body if body.startswith("---") else HEAD + body
-        raw = {"SKILL.md": text.encode()} | {n: t.encode() for n, t in (files or {}).items()}
-        return lint_skill(parse(Files.from_map(raw), "demo"), security)
-
-    return run
-
-
-@pytest.fixture
-def found(findings: Callable[..., tuple[Finding, ...]]) -> Found:
-    """Return the rules that find something, each as often as it does."""
-
-    def run(body: str = "", files: Mapping[str, str] | None = None) -> list[str]:
-        return [finding.rule for finding in findings(body, files)]
-
-    return run
 
 
 # --- speech ------------------------------------------------------------------------

@@ -118,6 +118,8 @@ FENCES = [
     ("```markdown\n```js\nx\n```\n```\n\nThen\n", ["SKILL.md:9 warning unclosed-fence ```"]),
     ("```\nx\n```\n```\n", ["SKILL.md:8 warning unclosed-fence ```"]),
     ("1. One\n   ```\n   x\n   ```\n2. Two\n\n       ```\n       y\n       ```\n", []),
+    ("1. ```bash\n   make\n   ```\n2. Two\n\n- ~~~\n  x\n  ~~~\n", []),
+    ("1. ```bash\n   make\n\nThen\n", ["SKILL.md:5 warning unclosed-fence ```"]),
     ("> ```\n> x\n> ```\n\nThen\n", []),
     ("Use ``` for code, `~~~` too.\n\n```` ``` ````\n\n``` x ```\n", []),
     ("```\n    ```\n    nested\n    ```\n```\n\nThen\n", []),

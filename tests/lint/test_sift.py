@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from skillgate.config import LintConfig
-from skillgate.core import Severity
 from skillgate.document import decode
 from skillgate.errors import ConfigError
 from skillgate.lint.engine import check_skill
@@ -16,6 +15,7 @@ from skillgate.lint.rule import Rule, configure, load_rules
 from skillgate.lint.sift import Baseline, Sifted, merged, read_baseline, sift, write_baseline
 from skillgate.shipped import shipped
 from skillgate.skill import Files, parse
+from skillgate.values import Severity
 
 HEAD = "---\nname: demo\ndescription: Turns notes into prose. Use for notes.\n---\n"
 ON = ("frontmatter-invalid", "hardcoded-path", "name-matches-folder", "suppression", "token-weight")

@@ -22,23 +22,20 @@ from skillgate.core import (
     GateReport,
     Grade,
     GradeKind,
-    InputPrice,
     Interval,
-    Location,
     Metric,
     Outcome,
     Plan,
     Report,
     Run,
-    Severity,
     SignFlip,
     SkillChange,
     Spend,
     TaskDelta,
-    TokenWeight,
     Usage,
     Verdict,
 )
+from skillgate.values import InputPrice, Location, Severity, TokenWeight
 
 BASE_SHA = "3f2c9d4e5a6b7c8d9e0f1a2b3c4d5e6f7a8b9c0d"
 HEAD_SHA = "9c0d1e2f3a4b5c6d7e8f9a0b1c2d3e4f5a6b7c8d"
@@ -113,7 +110,7 @@ def block() -> GateReport:
         weight_base=TokenWeight(listing=48, body=1530, references=310),
         weight_head=TokenWeight(listing=52, body=2635, references=310),
     )
-    price = InputPrice(model="claude-sonnet-5-5", usd_per_mtok=2)
+    price = InputPrice(usd_per_mtok=2, source="claude-sonnet-5-5")
     other = Comparison(
         metric=Metric.PASS_RATIO,
         arms=NEW,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from skillgate.core import Finding, Location, Severity
+from skillgate.core import Finding
 from skillgate.report.annotations import render
+from skillgate.values import Location, Severity
 
 
 def finding(severity: Severity, line: int = 1, **fields: str) -> Finding:

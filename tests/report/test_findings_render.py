@@ -6,8 +6,9 @@ import json
 
 import pytest
 
-from skillgate.core import Finding, Location, Severity
+from skillgate.core import Finding
 from skillgate.report.findings import Counts, render_json, render_text
+from skillgate.values import Location, Severity
 
 PATH = "skills/x/SKILL.md"
 
@@ -158,6 +159,7 @@ def test_json_has_the_names_of_the_types() -> None:
                 "evidence": "",
                 "match": "/tmp/x",
                 "redacted": False,
+                "at_base": False,
             }
         ],
     }

@@ -13,19 +13,10 @@ import msgspec
 import pytest
 from cmarkgfm.cmark import Options
 
-from skillgate.core import (
-    Decision,
-    Finding,
-    GateReport,
-    Location,
-    OnInconclusive,
-    Policy,
-    Report,
-    Severity,
-    Verdict,
-)
+from skillgate.core import Decision, Finding, GateReport, OnInconclusive, Policy, Report, Verdict
 from skillgate.report import markdown
 from skillgate.report.escape import clean
+from skillgate.values import Location, Severity
 
 BLOB = "https://github.example/acme/skills/blob/9c0d1e2f"
 FULL = "https://github.example/acme/skills/actions/runs/1"

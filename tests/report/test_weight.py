@@ -5,7 +5,8 @@ from __future__ import annotations
 import json
 
 from skillgate.report.weight import render_json, render_text
-from skillgate.weights import InputPrice, Kind, Part, Weighing
+from skillgate.values import InputPrice
+from skillgate.weights import Kind, Part, Weighing
 
 PARTS = (
     Part(kind=Kind.LISTING, name="name and description", tokens=60, heavier_than=50),

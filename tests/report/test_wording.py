@@ -21,10 +21,10 @@ from skillgate.core import (
     SkillChange,
     Spend,
     TaskDelta,
-    TokenWeight,
     Verdict,
 )
 from skillgate.report import rows, wording
+from skillgate.values import TokenWeight
 
 BASE = ArmPair("base", "head")
 

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from skillgate.config import matches
 from skillgate.errors import UsageError
-from skillgate.skill import Files, discover
+from skillgate.skill import Files, scan
 
 
 def write(root: Path, *names: str) -> None:
@@ -77,7 +78,7 @@ def test_a_folder_that_is_not_there_is_a_usage_error(tmp_path: Path) -> None:
         Files.from_folder(tmp_path / "gone")
 
 
-def test_discovery_takes_the_exact_name_only_and_follows_no_links(tmp_path: Path) -> None:
+def test_scany_takes_the_exact_name_only_and_follows_no_links(tmp_path: Path) -> None:
     write(
         tmp_path,
         "SKILL.md",
@@ -89,6 +90,9 @@ def test_discovery_takes_the_exact_name_only_and_follows_no_links(tmp_path: Path
     write(tmp_path, "node_modules/x/SKILL.md", ".git/SKILL.md", "skills/a/nested/SKILL.md")
     (tmp_path / "skills" / "link").symlink_to(tmp_path / "skills" / "a")
     (tmp_path / "skills" / "loop").symlink_to(tmp_path)
-    assert discover(tmp_path) == (".", ".claude/skills/c", "skills/a", "skills/a/nested")
-    assert discover(tmp_path, ["skills/*"]) == ("skills/a", "skills/a/nested")
-    assert discover(tmp_path / "skills" / "b") == ()
+    assert scan(tmp_path).skills == (".", ".claude/skills/c", "skills/a", "skills/a/nested")
+    assert tuple(folder for folder in scan(tmp_path).skills if matches(folder, "skills/*")) == (
+        "skills/a",
+        "skills/a/nested",
+    )
+    assert scan(tmp_path / "skills" / "b").skills == ()

@@ -11,18 +11,16 @@ from skillgate.core import (
     ArmPair,
     Comparison,
     Decision,
-    FailOn,
     Finding,
     Interval,
-    Location,
     Metric,
     Policy,
-    Severity,
     SignFlip,
     TaskDelta,
     Verdict,
 )
 from skillgate.stats.verdict import benjamini_hochberg, decide, holm, with_findings, worst
+from skillgate.values import FailOn, Location, Severity
 
 MERGE, HOLD, BLOCK = Decision.MERGE, Decision.HOLD, Decision.BLOCK
 INCONCLUSIVE, NOT_RUN = Decision.INCONCLUSIVE, Decision.NOT_RUN

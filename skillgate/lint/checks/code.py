@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from skillgate.core import Location, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit
 from skillgate.skill import Skill
+from skillgate.values import Location
 from skillgate.weights import code_lines
 
 

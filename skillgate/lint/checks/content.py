@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 
-from skillgate.core import Location, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, shortened
 from skillgate.lint.lazy import lazy
 from skillgate.skill import Skill, Source
+from skillgate.values import Location
 
 _ORDERS = ("never", "avoid", "don't", "don’t", "do not", "must not", "should not", "may not")
 _MARKS = ("❌", "🚫")

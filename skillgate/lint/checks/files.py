@@ -8,9 +8,10 @@ import re
 from collections.abc import Iterator, Sequence
 
 from skillgate.config import FILE_NAME
-from skillgate.core import Location, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, Library, LibraryCheck
 from skillgate.skill import MAX_FILE_BYTES, MAX_LINES, SKILL_FILE, Skill, Source, is_too_long
+from skillgate.values import Location
 
 _CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 _LINK = re.compile(r"(?:\.\.?/)*[\w.@+-]+(?:/[\w.@+-]+)*")

@@ -10,9 +10,10 @@ from collections.abc import Iterator, Sequence
 from functools import lru_cache
 from typing import NamedTuple
 
-from skillgate.core import Answer, Location, TaskFacts
+from skillgate.core import Answer, TaskFacts
 from skillgate.lint.check import Check, Hit, quoted
 from skillgate.skill import Skill, Source, is_file_name
+from skillgate.values import Location
 
 _WORD = re.compile(r"\w+")
 _NEAR = 400  # characters in which the next line of a sequence has to follow

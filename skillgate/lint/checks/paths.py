@@ -9,11 +9,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from skillgate.core import Location, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, more
 from skillgate.lint.collision import collide, describe
 from skillgate.lint.lazy import lazy
 from skillgate.skill import Skill, Source, is_file_name
+from skillgate.values import Location
 
 MAX_LINE_CHARS = 10_000
 MAX_MATCHES = 200  # per file

@@ -9,11 +9,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 from typing import NamedTuple
 
-from skillgate.core import Location, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, more
 from skillgate.lint.lazy import lazy
 from skillgate.lint.near import surroundings
 from skillgate.skill import Files, Link, Skill
+from skillgate.values import Location
 
 _ELSEWHERE = lazy(r"[A-Za-z][\w+.-]*:|[/#?~]")  # a scheme, an absolute path, a part of this page, a home
 _PLACEHOLDER = lazy(r"[<>{}$*\[\]]|\.\.\.|…|\bpath/to\b|\byour[-_]")

@@ -13,13 +13,14 @@ from collections.abc import Iterator, Sequence
 from functools import cache, cached_property
 from itertools import islice
 
-from skillgate.core import Struct, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit
 from skillgate.lint.checks.teaching import Page
 from skillgate.lint.lazy import lazy
 from skillgate.lint.near import surroundings
 from skillgate.skill import Skill, Source
 from skillgate.skill.source import words_of
+from skillgate.values import Struct
 
 MAX_HITS = 50  # per file, of a signature or a variant
 MAX_EXAMPLES = 200  # per file: who shows more attacks than that may hide one among them

@@ -9,11 +9,12 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 
-from skillgate.core import Location, Struct, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.document import like
 from skillgate.lint.check import Check, Hit
 from skillgate.lint.lazy import lazy
 from skillgate.skill import Skill, Source
+from skillgate.values import Location, Struct
 
 _COMMENT = lazy(r"(?P<open><!--|#|//)[ \t]*skillgate:[ \t]*ignore\b(?P<said>(?:(?!-->)[^\n])*)(?:-->)?")
 MAX_LINE_CHARS = 1_000

@@ -8,11 +8,12 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from skillgate.core import Location, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit
 from skillgate.lint.collision import collide, describe
 from skillgate.lint.lazy import lazy
 from skillgate.skill import CodeBlock, Skill
+from skillgate.values import Location
 
 MAX_LINES_SHOWN = 5
 _PLACEHOLDER = lazy(

@@ -7,12 +7,13 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import islice
 
-from skillgate.core import Location, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, more
 from skillgate.lint.checks.references import paths
 from skillgate.lint.lazy import lazy
 from skillgate.skill import SKILL_FILE, Skill, Source
 from skillgate.skill.tree import stem
+from skillgate.values import Location
 
 _MAX_HITS = 10
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from skillgate import tokens
-from skillgate.core import Location, TaskFacts
+from skillgate.core import TaskFacts
 from skillgate.lint.check import Check, Hit, more, shortened
 from skillgate.skill import SKILL_FILE, Skill, Source
+from skillgate.values import Location
 from skillgate.weights import FILE_TOKENS, LISTING_TOKENS, REFERENCE_TOKENS, heavier_than
 
 MAX_COUNTED = 1_000_000  # characters of the files beside SKILL.md: hostile text costs a second for these
