@@ -274,8 +274,16 @@ def suite() -> None:
 )
 @click.option("--image", help="The Docker image. Default: run.image of skillgate.yml.")
 @click.option("--workers", type=click.IntRange(1), default=2)
-def suite_check(suites: tuple[str, ...], sandbox: str | None, image: str | None, workers: int) -> int:
-    """Prove a suite: the oracle passes, a no-op fails, twice the same."""
+@click.option(
+    "--repeat",
+    type=click.IntRange(1),
+    default=2,
+    help="Grade oracle and no-op so often: finds flaky graders.",
+)
+def suite_check(
+    suites: tuple[str, ...], sandbox: str | None, image: str | None, workers: int, repeat: int
+) -> int:
+    """Prove a suite: the oracle passes, a no-op, wrong solutions and tampering fail, always the same."""
     from skillgate.bench.check import check_suite
     from skillgate.config import find_root
     from skillgate.gate.means import make_sandbox
@@ -285,7 +293,7 @@ def suite_check(suites: tuple[str, ...], sandbox: str | None, image: str | None,
     place = make_sandbox(sandbox or run.sandbox, image or run.image, Path(sys.executable).parent)
     broken = 0
     for one in read_suites(FolderSource(Path.cwd()), suites or _known_suites()):
-        for task in check_suite(one, place, workers, progress=_print_check):
+        for task in check_suite(one, place, workers, repeat, progress=_print_check):
             broken += bool(task.problems)
     return ExitCode.USAGE if broken else ExitCode.OK
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 
 import msgspec
 
-from skillgate.core import Policy
+from skillgate.core import Inject, Policy
 from skillgate.document import decode
 from skillgate.values import MICROS_PER_USD, Count, FailOn, Positive, Severity, Struct
 
@@ -67,6 +67,7 @@ class RunConfig(Struct, kw_only=True, rename="kebab"):
     budget_usd: Annotated[float, msgspec.Meta(ge=0, le=MAX_USD)] = 5.00
     per_run_usd: Annotated[float, msgspec.Meta(gt=0, le=MAX_USD)] = 0.50
     timeout_s: Positive = 900.0
+    inject: Inject = Inject.SKILL
     network: tuple[str, ...] = ()
     script: str | None = None
     workers: Count = 2

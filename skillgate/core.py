@@ -94,6 +94,13 @@ class Cell(Struct, kw_only=True, order=True):
         return f"{self.task} [{self.arm} #{self.repeat + 1}]"
 
 
+class Inject(StrEnum):
+    """How an agent gets the skill: as a folder where it looks for skills, or as words of its prompt."""
+
+    SKILL = "skill"
+    PROMPT = "prompt"
+
+
 class Plan(Struct, kw_only=True):
     """The cells in the order they start, arms interleaved; same config and seed, same plan."""
 
@@ -105,6 +112,7 @@ class Plan(Struct, kw_only=True):
     per_run_usd_micros: int
     expected_run_usd_micros: int
     expected_from: str
+    inject: Inject = Inject.SKILL
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -190,8 +198,15 @@ class Grade(Struct, kw_only=True):
     detail: str = ""
 
 
+class Step(Struct, kw_only=True):
+    """One task of a chain, or a task with several attempts; `passed_at` counts attempts from 1."""
+
+    task: str
+    passed_at: int | None = None
+
+
 class Run(Struct, kw_only=True):
-    """An executed cell."""
+    """An executed cell. `steps` are those that were reached, if there can be more than one attempt at one."""
 
     cell: Cell
     outcome: Outcome
@@ -202,6 +217,7 @@ class Run(Struct, kw_only=True):
     skill_used: bool | None = None
     changed_files: tuple[str, ...] = ()
     trace_path: str | None = None
+    steps: tuple[Step, ...] = ()
 
     @property
     def pass_ratio(self) -> float | None:

@@ -7,13 +7,15 @@ No agent, no model, no money.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from functools import partial
 from pathlib import Path
 
 from skillgate.bench.grade import grade
 from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure
 from skillgate.bench.suite import Suite, Task
+from skillgate.bench.tamper import early_exits, plants
 from skillgate.bench.workspace import Workspace
 from skillgate.core import Grade, GradeKind
 from skillgate.errors import SuiteError
@@ -32,24 +34,31 @@ class TaskCheck(Struct, kw_only=True):
 class _Attempt(Struct, kw_only=True):
     grades: tuple[Grade, ...]
     changed: tuple[str, ...]
+    left_out: tuple[str, ...] = ()
+
+
+Try = Callable[..., _Attempt]
+"""Grades a task with `patch=` or `files=`, or with neither."""
 
 
 def check_suite(
     suite: Suite,
     sandbox: Sandbox,
     workers: int = 2,
+    times: int = TIMES,
     progress: Callable[[TaskCheck], None] | None = None,
 ) -> tuple[TaskCheck, ...]:
     """Check every task, several at a time; results are in the order of the suite.
 
     Args:
+        times: how often the oracle and the no-op are graded; more finds rarer flaws.
         progress: called in this thread with each task as it is done.
 
     Raises: PrerequisiteError when the sandbox lacks what the suite needs.
     """
     sandbox.require(suite)
     with ThreadPoolExecutor(workers) as pool:
-        pending = [pool.submit(_check_task, task, suite, sandbox) for task in suite.tasks]
+        pending = [pool.submit(_check_task, task, suite, sandbox, times) for task in suite.tasks]
         try:
             for done in as_completed(pending):
                 if progress is not None:
@@ -61,41 +70,93 @@ def check_suite(
     return tuple(future.result() for future in pending)
 
 
-def _check_task(task: Task, suite: Suite, sandbox: Sandbox) -> TaskCheck:
+def _check_task(task: Task, suite: Suite, sandbox: Sandbox, times: int) -> TaskCheck:
     try:
-        oracle = [_attempt(task, suite, sandbox, task.solution) for _ in range(TIMES)]
-        no_op = [_attempt(task, suite, sandbox, None) for _ in range(TIMES)]
-        wrong = [(patch, _attempt(task, suite, sandbox, patch)) for patch in task.wrong]
+        tried = partial(_attempt, task, suite, sandbox)
+        problems = tuple(_flaws(task, tried, times)) or tuple(_fooled(task, suite, tried))
     except SuiteError as problem:
-        return TaskCheck(task=task.id, problems=(f"{problem.message} ({problem.hint})",))
+        problems = (f"{problem.message} ({problem.hint})",)
     except SandboxFailure as failure:
-        return TaskCheck(task=task.id, problems=(f"{task.id}: {failure.detail} ({failure.kind})",))
-    problems = (
-        *_of_files(task, oracle[0].changed),
-        *_of_grades(task, "oracle", oracle, lambda kind: True),
-        *_of_grades(task, "no-op", no_op, lambda kind: kind is GradeKind.PASS_TO_PASS),
-        *_of_wrong(task, wrong),
-    )
+        problems = (f"{task.id}: {failure.detail} ({failure.kind})",)
     return TaskCheck(task=task.id, problems=problems)
 
 
-def _attempt(task: Task, suite: Suite, sandbox: Sandbox, patch: Path | None) -> _Attempt:
+def _flaws(task: Task, tried: Try, times: int) -> Iterator[str]:
+    oracle = [tried(patch=task.solution) for _ in range(times)]
+    yield from _of_files(task, oracle[0])
+    yield from _of_grades(task, "oracle", oracle, lambda kind: True)
+    no_op = [tried() for _ in range(times)]
+    yield from _of_grades(task, "no-op", no_op, lambda kind: kind is GradeKind.PASS_TO_PASS)
+    for patch in task.wrong:
+        if _passes(tried(patch=patch)):
+            name = patch.relative_to(task.folder).as_posix()
+            yield f"{task.id}: {name}: a wrong solution that every fail-to-pass grader passes"
+
+
+def _fooled(task: Task, suite: Suite, tried: Try) -> Iterator[str]:
+    """Try to be graded well without doing the task."""
+    yield from _of_tampering(task, plants(task, suite.repo), tried(), tried)
+    if exits := early_exits(task):
+        empty = tried(files=dict.fromkeys(exits, ""))
+        yield from _of_tampering(task, exits, empty, tried)
+
+
+def _attempt(
+    task: Task,
+    suite: Suite,
+    sandbox: Sandbox,
+    patch: Path | None = None,
+    files: Mapping[str, str] | None = None,
+) -> _Attempt:
+    """Grade a workspace with a patch, or with files; in a chain, on top of the oracles before."""
     with Workspace.create(suite) as workspace:
-        before = workspace.snapshot()
+        fresh = workspace.snapshot()
+        for earlier in suite.tasks[: suite.tasks.index(task)] if suite.chain else ():
+            workspace.apply_patch(earlier.solution)
+        start = workspace.snapshot()
         if patch is not None:
             workspace.apply_patch(patch)
-        changed = workspace.changed_since(before)
-        workspace.restore_protected(task, suite)
-        workspace.add_tests(task, suite)
-        with sandbox.session(workspace, Phase.GRADE, task.limits) as session:
-            return _Attempt(grades=grade(task, workspace, session), changed=changed)
+        workspace.write(files or {})
+        changed = workspace.changed_since(start)
+        with (
+            workspace.graded(suite, task, workspace.changed_since(fresh)) as (clean, left_out),
+            sandbox.session(clean, Phase.GRADE, task.limits) as session,
+        ):
+            return _Attempt(grades=grade(task, clean, session), changed=changed, left_out=tuple(left_out))
 
 
-def _of_files(task: Task, changed: tuple[str, ...]) -> Iterator[str]:
+def _passes(attempt: _Attempt) -> bool:
+    return all(one.passed for one in attempt.grades if one.kind is GradeKind.FAIL_TO_PASS)
+
+
+def _of_tampering(task: Task, files: Mapping[str, str], honest: _Attempt, tried: Try) -> Iterator[str]:
+    """Say which grader that fails honestly lets itself be fooled into passing, and by which of the files."""
+    failed = {one.grader for one in honest.grades if not one.passed}
+    fooled = _passed_of(failed, tried(files=files))
+    for name, text in files.items() if fooled else ():
+        for grader in sorted(found := _passed_of(fooled, tried(files={name: text}))):
+            yield (
+                f"{task.id}: tampering: grader `{grader}` passes when an agent leaves a certain `{name}`: "
+                "let it want a JUnit report, run `python3 -I`, or protect the file"
+            )
+        fooled -= found
+    for grader in sorted(fooled):
+        yield f"{task.id}: tampering: grader `{grader}` passes when an agent leaves certain files together"
+
+
+def _passed_of(graders: set[str], attempt: _Attempt) -> set[str]:
+    return {one.grader for one in attempt.grades if one.passed} & graders
+
+
+def _of_files(task: Task, oracle: _Attempt) -> Iterator[str]:
+    changed = oracle.changed
     for path in sorted(set(task.deliverables) - set(changed)):
         yield f"{task.id}: oracle: does not change the deliverable `{path}`, only {', '.join(changed)}"
     for path in filter(task.protects, changed):
         yield f"{task.id}: oracle: changes `{path}`, which is protected and put back before grading"
+    for sentence in oracle.left_out:
+        hint = "so it is not graded; if it belongs to the task, make it a deliverable"
+        yield f"{task.id}: oracle: {sentence}, {hint}"
     if not any(grader.kind is GradeKind.FAIL_TO_PASS for grader in task.graders):
         yield f"{task.id}: no grader is fail-to-pass, so doing nothing solves the task"
 
@@ -117,13 +178,6 @@ def _of_grades(
             f"{task.id}: {who}: grader `{same[0].grader}` ({same[0].kind}) should {_verb(expected)} "
             f"and did {_verb(not expected)} {again}{_output(wrong[0])}"
         )
-
-
-def _of_wrong(task: Task, wrong: list[tuple[Path, _Attempt]]) -> Iterator[str]:
-    for patch, attempt in wrong:
-        if all(one.passed for one in attempt.grades if one.kind is GradeKind.FAIL_TO_PASS):
-            name = patch.relative_to(task.folder).as_posix()
-            yield f"{task.id}: {name}: a wrong solution that every fail-to-pass grader passes"
 
 
 def _verb(passes: bool) -> str:

@@ -28,6 +28,7 @@ from skillgate.bench.sandbox import (
     KILLED,
     Capture,
     CommandResult,
+    Limit,
     Phase,
     Sandbox,
     SandboxFailure,
@@ -193,13 +194,12 @@ class _DockerSession:
             exec_id = self._stream(command, timeout_s, capture, expired)
             wall_s = time.monotonic() - started
             self._refuse_interrupted()
-            exit_code, oom_killed = self._settle(exec_id, expired)
+            exit_code, limit = self._settle(exec_id, expired)
         return CommandResult(
             exit_code=exit_code,
             output=capture.text(),
             wall_s=wall_s,
-            timed_out=expired.is_set(),
-            oom_killed=oom_killed,
+            limit=limit,
         )
 
     def kill(self) -> bool:
@@ -233,21 +233,21 @@ class _DockerSession:
             stream._response.close()  # type: ignore[attr-defined]  # its own close() leaks the socket
         return exec_id
 
-    def _settle(self, exec_id: str, expired: threading.Event) -> tuple[int, bool]:
-        """End what the command left; return its exit code and whether the kernel killed for memory."""
+    def _settle(self, exec_id: str, expired: threading.Event) -> tuple[int, Limit | None]:
+        """End what the command left; return its exit code and the limit that ended it."""
         if expired.is_set():
             self._restart()
-            return KILLED, False
+            return KILLED, Limit.CLOCK
         exit_code = self._exit_code(exec_id)
         if self._is_idle():
-            return exit_code, self._count_oom_kills() > 0
+            return exit_code, Limit.MEMORY if self._count_oom_kills() and exit_code else None
         if exit_code == KILLED:  # the engine tells of the end of a container later than of a command
             time.sleep(_LATE_S)
         self._container.reload()
         if self._container.status != "running":
             raise SandboxFailure(Failure.SANDBOX_LOST, "the container was ended from outside")
         self._restart()
-        return exit_code, False
+        return exit_code, None
 
     def _exit_code(self, exec_id: str) -> int:
         """Return the exit code; the engine may know it a moment after the output has ended."""

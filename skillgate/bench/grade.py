@@ -14,7 +14,7 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from skillgate.bench.failure import Failure
-from skillgate.bench.sandbox import CommandResult, SandboxFailure, Session
+from skillgate.bench.sandbox import CommandResult, Limit, SandboxFailure, Session
 from skillgate.bench.suite import Grader, Task
 from skillgate.bench.workspace import Workspace
 from skillgate.core import Grade
@@ -22,6 +22,7 @@ from skillgate.core import Grade
 MAX_DETAIL = 500
 MAX_REPORT_BYTES = 4 * 1024 * 1024
 _PROBE_TIMEOUT_S = 30.0
+NOT_REACHED = "not reached: a task before it did not pass"
 _NOT_RUN = "the report does not list this test case"
 
 
@@ -31,6 +32,15 @@ def grade(task: Task, workspace: Workspace, session: Session) -> tuple[Grade, ..
     Raises: SandboxFailure(GRADER_BROKEN) when a grader's program is not in the sandbox.
     """
     return tuple(found for grader in task.graders for found in _grade(grader, workspace, session))
+
+
+def unreached(task: Task) -> tuple[Grade, ...]:
+    """Return the grades of a task of a chain that an earlier one kept from being tried: all failed."""
+    return tuple(
+        Grade(grader=name, kind=grader.kind, passed=False, detail=NOT_REACHED)
+        for grader in task.graders
+        for name in grader.grade_names
+    )
 
 
 def _grade(grader: Grader, workspace: Workspace, session: Session) -> tuple[Grade, ...]:
@@ -45,7 +55,7 @@ def _grade(grader: Grader, workspace: Workspace, session: Session) -> tuple[Grad
 
 
 def _of_exit_code(grader: Grader, result: CommandResult) -> Grade:
-    passed = result.exit_code == 0 and not result.timed_out
+    passed = result.exit_code == 0 and result.limit is None
     detail = "" if passed else _said(grader, result)
     return Grade(grader=grader.name, kind=grader.kind, passed=passed, detail=detail)
 
@@ -53,7 +63,7 @@ def _of_exit_code(grader: Grader, result: CommandResult) -> Grade:
 def _of_report(grader: Grader, result: CommandResult, report: Path) -> tuple[Grade, ...]:
     problems: dict[str, str] = {}
     trouble = ""
-    if result.timed_out:
+    if result.limit is not None:
         trouble = _said(grader, result)
     else:
         try:
@@ -141,11 +151,13 @@ def _programs(command: str) -> list[str]:
 
 
 def _said(grader: Grader, result: CommandResult) -> str:
-    reason = f"exit code {result.exit_code}"
-    if result.timed_out:
-        reason = f"ran out of its {grader.timeout_s:g} s"
-    elif result.oom_killed:
-        reason = "ran out of memory"
+    match result.limit:
+        case None:
+            reason = f"exit code {result.exit_code}"
+        case Limit.CLOCK:
+            reason = f"ran out of its {grader.timeout_s:g} s"
+        case Limit.MEMORY | Limit.DISK:
+            reason = f"ran out of {result.limit}"
     return f"{reason}\n{_last(result.output, MAX_DETAIL - len(reason) - 1)}".strip()
 
 

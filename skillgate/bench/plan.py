@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Sequence
 
-from skillgate.core import Cell, Plan
+from skillgate.core import Cell, Inject, Plan
 from skillgate.errors import PrerequisiteError
 from skillgate.values import usd
 
@@ -28,6 +28,7 @@ def make_plan(
     cap_usd_micros: int,
     per_run_usd_micros: int,
     shared_by: int = 1,
+    inject: Inject = Inject.SKILL,
 ) -> Plan:
     """Plan at most `repeats` repeats of every task in every arm, as many as the cap should pay.
 
@@ -52,6 +53,7 @@ def make_plan(
         cap_usd_micros=cap_usd_micros,
         per_run_usd_micros=per_run_usd_micros,
         expected_run_usd_micros=expected,
+        inject=inject,
         expected_from=f"assumed: per-run-usd / {ASSUMED_SHARE}",
     )
 

@@ -6,28 +6,21 @@ table in `failure`. Every attempt is in the journal before it starts and after i
 
 from __future__ import annotations
 
-import errno
 import signal
 import threading
 import time
-from collections.abc import Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from typing import Any, NamedTuple, Protocol
 
-from skillgate.bench.agents.scripted import Agent, AgentJob, AgentResult
-from skillgate.bench.failure import Failure, ruling
-from skillgate.bench.grade import grade
+from skillgate.bench.attempt import Evaluation, Fairness, attempt
+from skillgate.bench.failure import ruling
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
-from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure
-from skillgate.bench.suite import Suite, Task
-from skillgate.bench.workspace import Workspace
-from skillgate.core import Cell, Grade, Outcome, Plan, Run, Usage
-from skillgate.errors import Interrupted, SuiteError
-from skillgate.skill import Skill
+from skillgate.bench.sandbox import Sandbox
+from skillgate.core import Cell, Outcome, Run
+from skillgate.errors import Interrupted
 
 MAX_ATTEMPTS = 3
-MAX_REASON = 400
 _TICK_S = 0.5  # how soon a signal is noticed
 SKIPPED_REASON = "not started: the rest of the budget could not pay for it"
 
@@ -56,18 +49,6 @@ class Quiet:
 
     def note(self, message: str) -> None:
         """Say nothing."""
-
-
-class Evaluation(NamedTuple):
-    """One skill's paired run: its key in the journal, the plan, and what the cells need."""
-
-    key: str
-    label: str
-    plan: Plan
-    tasks: Mapping[str, tuple[Suite, Task]]
-    skills: Mapping[str, Skill | None]
-    agent: Agent
-    sandbox: Sandbox
 
 
 class Bench(NamedTuple):
@@ -131,12 +112,12 @@ def _run_all(cells: list[Cell], evaluation: Evaluation, bench: Bench) -> list[Ru
     """Start cells in order while the ledger can pay; stop starting at the first it never can."""
     done: list[Run] = []
     pending: set[Future[Run]] = set()
-    hold = evaluation.plan.per_run_usd_micros
+    hold, fairness = evaluation.plan.per_run_usd_micros, Fairness()
     with _Signals(evaluation.sandbox) as signals, ThreadPoolExecutor(bench.workers) as pool:
         for cell in cells:
             if not _wait_for_turn(hold, pending, done, bench, signals):
                 break
-            pending.add(pool.submit(_run_cell, cell, evaluation, bench))
+            pending.add(pool.submit(_run_cell, cell, evaluation, bench, fairness))
         if signals.asked and pending:
             bench.progress.note(f"stopping: {len(pending)} runs in flight may end; Ctrl-C again kills them")
         while pending:
@@ -169,115 +150,19 @@ def _collect(pending: set[Future[Run]], done: list[Run], bench: Bench) -> None:
         bench.progress.finish_run(done[-1], bench.ledger)
 
 
-def _run_cell(cell: Cell, evaluation: Evaluation, bench: Bench) -> Run:
+def _run_cell(cell: Cell, evaluation: Evaluation, bench: Bench, fairness: Fairness) -> Run:
     """Try a cell, its first reservation made already, until it is scored or given up."""
     hold = evaluation.plan.per_run_usd_micros
-    for attempt in range(1, MAX_ATTEMPTS + 1):
+    for tried in range(1, MAX_ATTEMPTS + 1):
         number = bench.journal.begin(evaluation.key, cell, hold)
-        run, failure, cost_known = _attempt(cell, evaluation)
+        run, failure, cost_known = attempt(cell, evaluation, fairness)
         if cost_known:
             bench.ledger.settle(hold, run.usage.usd_micros)
         else:
             bench.ledger.lose(hold)
         bench.journal.end(number, run, cost_known=cost_known)
-        retry = failure is not None and ruling(failure).retry and attempt < MAX_ATTEMPTS
+        retry = failure is not None and ruling(failure).retry and tried < MAX_ATTEMPTS
         if not retry or not bench.ledger.reserve(hold):
             break
-        time.sleep(bench.backoff_s * 4 ** (attempt - 1))
+        time.sleep(bench.backoff_s * 4 ** (tried - 1))
     return run
-
-
-class _Trail:
-    """How far an attempt came: what its agent said, and whether it may have cost something."""
-
-    agent_started = False
-    result: AgentResult | None = None
-
-    @property
-    def cost_known(self) -> bool:
-        return not self.agent_started or self.result is not None
-
-    def broken(self, cell: Cell, failure: Failure, detail: str) -> Run:
-        usage = self.result.usage if self.result is not None else Usage()
-        return Run(cell=cell, outcome=Outcome.INVALID, reason=_reason(failure, detail), usage=usage)
-
-
-def _attempt(cell: Cell, evaluation: Evaluation) -> tuple[Run, Failure | None, bool]:
-    """Execute a cell once: sandbox, agent, graders. Whatever breaks becomes an outcome.
-
-    Returns: the run, what failed, and whether its cost is known (not when the agent was lost).
-    """
-    trail = _Trail()
-    try:
-        run, failure = _work(cell, evaluation, trail)
-    except Exception as problem:  # noqa: BLE001 - the one boundary: what we do not know is INVALID
-        failure, detail = _classify(problem)
-        run = trail.broken(cell, failure, detail)
-    return run, failure, trail.cost_known
-
-
-def _work(cell: Cell, evaluation: Evaluation, trail: _Trail) -> tuple[Run, Failure | None]:
-    suite, task = evaluation.tasks[cell.task]
-    started = time.monotonic()
-    with Workspace.create(suite) as workspace:
-        result, changed = _run_agent(cell, task, workspace, evaluation, trail)
-        failure = result.failure
-        if failure is not None and ruling(failure).outcome is Outcome.INVALID:
-            return trail.broken(cell, failure, result.detail), failure
-        grades = _grade(suite, task, workspace, evaluation.sandbox)
-    run = Run(
-        cell=cell,
-        outcome=_outcome(failure, grades),
-        grades=grades,
-        usage=result.usage,
-        wall_s=round(time.monotonic() - started, 3),
-        reason=_reason(failure, result.detail),
-        skill_used=result.skill_used,
-        changed_files=changed,
-    )
-    return run, failure
-
-
-def _classify(problem: Exception) -> tuple[Failure, str]:
-    if isinstance(problem, SandboxFailure):
-        return problem.kind, problem.detail
-    if isinstance(problem, SuiteError):
-        return Failure.SUITE_BROKEN, problem.message
-    if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
-        return Failure.DISK_FULL, str(problem)
-    return Failure.UNKNOWN, f"{type(problem).__name__}: {problem}"
-
-
-def _run_agent(
-    cell: Cell, task: Task, workspace: Workspace, evaluation: Evaluation, trail: _Trail
-) -> tuple[AgentResult, tuple[str, ...]]:
-    skill, plan = evaluation.skills[cell.arm], evaluation.plan
-    if skill is not None:
-        workspace.install_skill(skill.folder_name, skill.files)
-    before = workspace.snapshot()
-    with evaluation.sandbox.session(workspace, Phase.AGENT, task.limits) as session:
-        trail.agent_started = True
-        trail.result = evaluation.agent.run(
-            AgentJob(cell, task, workspace, session, skill, plan.seed, plan.per_run_usd_micros)
-        )
-    return trail.result, workspace.changed_since(before)
-
-
-def _grade(suite: Suite, task: Task, workspace: Workspace, sandbox: Sandbox) -> tuple[Grade, ...]:
-    """Grade after the agent has ended: protected files back, held-out tests in, a new session."""
-    workspace.restore_protected(task, suite)
-    workspace.add_tests(task, suite)
-    with sandbox.session(workspace, Phase.GRADE, task.limits) as session:
-        return grade(task, workspace, session)
-
-
-def _outcome(failure: Failure | None, grades: tuple[Grade, ...]) -> Outcome:
-    decided = ruling(failure).outcome if failure is not None else None
-    if decided is not None:
-        return decided
-    return Outcome.PASSED if all(grade.passed for grade in grades) else Outcome.FAILED
-
-
-def _reason(failure: Failure | None, detail: str) -> str:
-    sentence = ruling(failure).sentence if failure is not None else ""
-    return ": ".join(filter(None, (sentence, detail)))[:MAX_REASON]

@@ -41,14 +41,24 @@ class Phase(StrEnum):
     GRADE = "grade"
 
 
+class Limit(StrEnum):
+    """What a command was ended for."""
+
+    CLOCK = "clock"
+    MEMORY = "memory"
+    DISK = "disk"
+
+
 class CommandResult(Struct, kw_only=True):
-    """How a command ended. `output` is stdout and stderr as they came, its middle left out beyond 64 KiB."""
+    """How a command ended, by itself unless `limit` says at which limit.
+
+    `output` is stdout and stderr as they came, its middle left out beyond 64 KiB.
+    """
 
     exit_code: int
     output: str
     wall_s: float
-    timed_out: bool = False
-    oom_killed: bool = False
+    limit: Limit | None = None
 
 
 class SandboxFailure(Exception):
@@ -65,6 +75,21 @@ class Session(Protocol):
 
     def run(self, command: str, timeout_s: float) -> CommandResult:
         """Run `sh -c command` in the workspace. Raises: SandboxFailure."""
+
+
+class Clocked:
+    """A session whose commands together end at a deadline, however many there are."""
+
+    def __init__(self, session: Session, timeout_s: float) -> None:
+        self._session = session
+        self._deadline = time.monotonic() + timeout_s
+
+    def run(self, command: str, timeout_s: float) -> CommandResult:
+        """Run a command for what is left of the time, at most."""
+        rest_s = self._deadline - time.monotonic()
+        if rest_s <= 0:
+            return CommandResult(exit_code=KILLED, output="", wall_s=0.0, limit=Limit.CLOCK)
+        return self._session.run(command, min(timeout_s, rest_s))
 
 
 class Sandbox(Protocol):
@@ -196,7 +221,7 @@ class _LocalSession:
             exit_code=code if code >= 0 else 128 - code,
             output=capture.text(),
             wall_s=time.monotonic() - started,
-            timed_out=timed_out,
+            limit=Limit.CLOCK if timed_out else None,
         )
 
     def _start(self, command: str) -> subprocess.Popen[bytes]:

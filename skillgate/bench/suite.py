@@ -29,6 +29,7 @@ SUITE_FILE = "suite.yml"
 TASK_FILE = "task.yml"
 SOLUTION_FILE = "solution.patch"
 WRONG_FOLDER = "wrong"
+CHAIN = "chain"
 IGNORED = frozenset({".git", "__pycache__", ".DS_Store"})
 MAX_HASHED_BYTES = 64 * 1024 * 1024
 MAX_TEXT_CHARS = 200_000
@@ -67,10 +68,11 @@ class Grader(Struct, kw_only=True, rename="kebab"):
 
 
 class Limits(Struct, kw_only=True, rename="kebab"):
-    """What one run may use; `timeout_s` is the agent's clock."""
+    """What one run may use; `timeout_s` is the agent's clock, `disk_mb` what its files take up."""
 
     timeout_s: Positive = 600.0
     memory_mb: Annotated[int, msgspec.Meta(ge=16)] = 2048
+    disk_mb: Annotated[int, msgspec.Meta(ge=1)] = 2048
     cpus: Positive = 1.0
     pids: Annotated[int, msgspec.Meta(ge=16)] = 256
 
@@ -80,6 +82,7 @@ class TaskLimits(Struct, kw_only=True, rename="kebab"):
 
     timeout_s: Positive | None = None
     memory_mb: Annotated[int, msgspec.Meta(ge=16)] | None = None
+    disk_mb: Annotated[int, msgspec.Meta(ge=1)] | None = None
     cpus: Positive | None = None
     pids: Annotated[int, msgspec.Meta(ge=16)] | None = None
 
@@ -102,13 +105,19 @@ class TaskFile(Struct, kw_only=True, rename="kebab"):
 
 
 class SuiteFile(Struct, kw_only=True, rename="kebab"):
-    """The keys of `suite.yml`."""
+    """The keys of `suite.yml`.
+
+    In a `chain` the tasks share one workspace, in the order of their ids. With `attempts` an agent
+    that failed a task is told what the graders said and tries again.
+    """
 
     version: Literal[1]
     title: Text
     why: Text
     repo: Text = "repo"
     image: Text | None = None
+    chain: bool = False
+    attempts: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
     limits: Limits = Limits()
 
 
@@ -124,6 +133,11 @@ class Task(Struct, kw_only=True):
     difficulty: Difficulty = Difficulty.MEDIUM
     limits: Limits = Limits()
     folder: Path
+
+    @property
+    def short_id(self) -> str:
+        """Return the id within the suite."""
+        return self.folder.name
 
     @property
     def solution(self) -> Path:
@@ -156,7 +170,16 @@ class Suite(Struct, kw_only=True):
     folder: Path
     repo: Path
     image: str | None = None
+    chain: bool = False
+    attempts: int = 1
     tasks: tuple[Task, ...]
+
+    @property
+    def units(self) -> dict[str, tuple[Task, ...]]:
+        """Map what one cell executes to its tasks: each task by itself, or the whole chain."""
+        if self.chain:
+            return {f"{self.name}/{CHAIN}": self.tasks}
+        return {task.id: (task,) for task in self.tasks}
 
 
 def load_suite(folder: Path, origin: str = "") -> Suite:
@@ -185,6 +208,8 @@ def load_suite(folder: Path, origin: str = "") -> Suite:
         folder=folder,
         repo=repo,
         image=file.image,
+        chain=file.chain,
+        attempts=file.attempts,
         tasks=tasks,
     )
 

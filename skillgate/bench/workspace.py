@@ -13,8 +13,9 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
+from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -27,6 +28,23 @@ if TYPE_CHECKING:
 
 ORIGINAL = "original"  # the folder below the tests with the repository as the suite has it
 SKILL_FOLDERS = (".claude/skills", ".agents/skills")
+MAX_PATH_BYTES = 3000  # the kernel takes 4096, with the folder of the run
+DECIDE_HOW_TESTS_RUN = (
+    "conftest.py",
+    "sitecustomize.py",
+    "usercustomize.py",
+    "*.pth",
+    "pyvenv.cfg",
+    "pytest.ini",
+    ".pytest.ini",
+    "tox.ini",
+    ".coveragerc",
+    ".npmrc",
+    ".mocharc*",
+    "jest.config.*",
+    "vitest.config.*",
+)
+"""Names of files that are graded only where a task asks for them: they speak for no solution."""
 
 
 @contextmanager
@@ -115,45 +133,77 @@ class Workspace:
             raise SuiteError(f"{patch.as_posix()}:1: does not apply: {said}", hint)
 
     @_host_files()
+    def write(self, files: Mapping[str, str]) -> None:
+        """Write text files, executable if they start with `#!`."""
+        for name, text in files.items():
+            path = _clear_way(self.workspace, name)
+            path.write_text(text, encoding="utf-8")
+            path.chmod(0o755 if text.startswith("#!") else 0o644)
+
+    @_host_files()
     def snapshot(self) -> dict[str, str]:
         """Return what every file of the working folder is now."""
         return {name: fingerprint(self.workspace / name) for name in files_of(self.workspace)}
 
     def changed_since(self, snapshot: dict[str, str]) -> tuple[str, ...]:
         """Return the files added, changed or deleted since, without the installed skill."""
-        now = self.snapshot()
-        names = {name for name in {*now, *snapshot} if now.get(name) != snapshot.get(name)}
-        shown = (os.fsencode(name).decode("utf-8", "backslashreplace") for name in names)
-        return tuple(sorted(name for name in shown if not name.startswith(self._installed)))
+        now: dict[str, str] = {}
+        if self.workspace.is_dir() and not self.workspace.is_symlink():  # an agent may have replaced it
+            _open_up(self.workspace)
+            now = self.snapshot()
+        names = (name for name in {*now, *snapshot} if now.get(name) != snapshot.get(name))
+        return tuple(sorted(name for name in names if not name.startswith(self._installed)))
+
+    def without_skill(self, snapshot: dict[str, str]) -> dict[str, str]:
+        """Return what in a snapshot is not the installed skill: the same in every arm."""
+        return {name: is_now for name, is_now in snapshot.items() if not name.startswith(self._installed)}
+
+    @contextmanager
+    def graded(
+        self, suite: Suite, task: Task, changed: Sequence[str]
+    ) -> Iterator[tuple[Workspace, list[str]]]:
+        """Give graders a new copy of the suite's repository with the changes that count, and the tests.
+
+        Nothing else that the agent left reaches them: no home, no bytecode, no `.git`, no modes, no links
+        that lead out. What is protected is as the suite has it.
+
+        Returns: the copy, and a sentence for each change that was left out.
+        """
+        with Workspace.create(suite, self.root.parent) as clean:
+            left_out = clean._take(self, changed, task)
+            clean._protect(suite, task)
+            clean._add_tests(suite, task)
+            yield clean, left_out
 
     @_host_files()
-    def restore_protected(self, task: Task, suite: Suite) -> None:
-        """Put the files that graders rely on back as the suite has them; remove added ones.
+    def _take(self, other: Workspace, changed: Sequence[str], task: Task) -> list[str]:
+        """Take changes over, deletions first, as a folder may have become a file and a file a folder."""
+        room = task.limits.disk_mb * 1_000_000
+        names = [name for name in changed if not task.protects(name) and not _is_long(name)]
+        left_out = [f"`{shown(name)[:40]}...` has too long a path" for name in changed if _is_long(name)]
+        for name in sorted(names, key=lambda name: _is_file(other.workspace / name)):
+            source = other.workspace / name
+            if why_not := _why_not(source, name, task, room):
+                left_out.append(f"`{shown(name)}` {why_not}")
+            elif _is_file(source):
+                room -= source.lstat().st_size
+                if not source.is_symlink():
+                    _allow(source, stat.S_IRUSR)  # the agent may have taken it away
+                _copy(source, _clear_way(self.workspace, name))
+            else:
+                _remove(self.workspace / name)
+        return left_out
 
-        Bytecode goes everywhere: a planted cache would run in place of a restored source.
-        """
-        if self.workspace.is_symlink() or not self.workspace.is_dir():
-            _remove(self.workspace)
-            self.workspace.mkdir()
-        for folder in _open_up(self.workspace):
-            _remove(folder / "__pycache__")
-        for name in [name for name in files_of(self.workspace) if task.protects(name)]:
-            _remove(self.workspace / name)
+    @_host_files()
+    def _protect(self, suite: Suite, task: Task) -> None:
+        """Put back what a link or a file in the place of a folder may have hidden."""
         for name in files_of(suite.repo):
             if task.protects(name):
                 _copy(suite.repo / name, _clear_way(self.workspace, name))
 
     @_host_files()
-    def add_tests(self, task: Task, suite: Suite) -> None:
-        """Put the held-out tests in, the task's over the suite's; call it when the agent has ended.
-
-        Beside them lies the repository as the suite has it.
-
-        The home, the temporary files and the results start empty: nothing that the agent left
-        outside of the repository reaches a grader.
-        """
-        for folder in (self.tests, self.home, self.temp, self.results):
-            _empty(folder)
+    def _add_tests(self, suite: Suite, task: Task) -> None:
+        """Put the held-out tests in, the task's over the suite's, with the repository as it was."""
         (self.tests / ORIGINAL).mkdir()
         _copy_tree(suite.repo, self.tests / ORIGINAL)
         for source in (suite.folder / "tests", task.folder / "tests"):
@@ -165,12 +215,50 @@ class Workspace:
         _empty(self.results)
 
 
+def _why_not(source: Path, name: str, task: Task, room: int) -> str:
+    """Say why a change is not graded, an empty string when it is."""
+    if name not in task.deliverables and any(fnmatchcase(source.name, one) for one in DECIDE_HOW_TESTS_RUN):
+        return "decides how tests run"
+    if not _is_file(source):  # deleted
+        return ""
+    facts = source.lstat()
+    if stat.S_ISLNK(facts.st_mode):
+        return "" if _stays_inside(name, source) else "is a link that leads out of the repository"
+    if not stat.S_ISREG(facts.st_mode):
+        return "is no plain file"
+    return "" if facts.st_size <= room else "claims more bytes than the disk limit"
+
+
+def _stays_inside(name: str, link: Path) -> bool:
+    target = Path(os.path.normpath(Path(name).parent / link.readlink()))
+    return not target.is_absolute() and target.parts[:1] != (os.pardir,)
+
+
+def _is_long(name: str) -> bool:
+    return len(os.fsencode(name)) > MAX_PATH_BYTES
+
+
+def _is_file(path: Path) -> bool:
+    """Say whether there is anything but a folder; a link is."""
+    return path.is_symlink() or (path.exists() and not path.is_dir())
+
+
+def shown(name: str) -> str:
+    """Return a file name as text, whatever its bytes are."""
+    return os.fsencode(name).decode("utf-8", "backslashreplace")
+
+
+def _allow(path: Path, right: int) -> None:
+    with suppress(OSError):  # a path may be too long for any call
+        path.chmod(path.stat().st_mode | right)
+
+
 def _open_up(root: Path) -> list[Path]:
     """Give ourselves the right to read and change every folder below `root`; return them, the root first."""
     folders = [root]
     for folder in folders:  # grows while it is walked: no recursion, however deep an agent nested
-        with suppress(OSError):  # a path may be too long for any call
-            folder.chmod(folder.stat().st_mode | stat.S_IRWXU)
+        _allow(folder, stat.S_IRWXU)
+        with suppress(OSError):
             folders += [Path(entry) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
     return folders
 

@@ -14,9 +14,10 @@ from typing import NamedTuple
 import msgspec
 
 from skillgate import __version__
+from skillgate.bench.attempt import Evaluation
 from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.plan import affordable_repeats, make_plan
-from skillgate.bench.runner import Bench, Evaluation, execute
+from skillgate.bench.runner import Bench, execute
 from skillgate.bench.suite import Suite, Task, suite_digest, task_facts
 from skillgate.config import Config, LintConfig, RunConfig
 from skillgate.core import (
@@ -67,9 +68,9 @@ class Case(NamedTuple):
     why_not: str
 
     @property
-    def tasks(self) -> dict[str, tuple[Suite, Task]]:
-        """Map task ids to their suite and task."""
-        return {task.id: (suite, task) for suite in self.suites for task in suite.tasks}
+    def units(self) -> dict[str, tuple[Suite, tuple[Task, ...]]]:
+        """Map what a cell executes to its suite and tasks."""
+        return {name: (suite, tasks) for suite in self.suites for name, tasks in suite.units.items()}
 
     @property
     def skills(self) -> dict[str, Skill | None]:
@@ -169,7 +170,7 @@ def judge(case: Case, config: Config, means: Means | None, bench: Bench | None) 
 def evaluation_key(case: Case, plan: Plan, means: Means, run: RunConfig) -> str:
     """Identify a paired run by what decides its cells; a larger budget or more repeats continue it."""
     skills = {arm: skill.files.digest() for arm, skill in case.skills.items() if skill is not None}
-    settings = (plan.agent, plan.model, plan.seed, plan.per_run_usd_micros, run.timeout_s)
+    settings = (plan.agent, plan.model, plan.seed, plan.per_run_usd_micros, run.timeout_s, plan.inject)
     parts = (
         __version__,
         case.subject.change.path,
@@ -211,7 +212,7 @@ def _why_not(subject: Subject, suites: Sequence[Suite], config: Config, why_not:
 
 def _plan(case: Case, run: RunConfig, shared_by: int) -> Plan:
     cap_usd_micros = run.cap_usd_micros // shared_by
-    tasks = list(case.tasks)
+    tasks = list(case.units)
     arms: tuple[str, ...] = _pair(case.subject)
     three = affordable_repeats(3 * len(tasks), cap_usd_micros, run.per_run_usd_micros)
     if NONE_ARM not in arms and three >= run.repeats:
@@ -226,6 +227,7 @@ def _plan(case: Case, run: RunConfig, shared_by: int) -> Plan:
         cap_usd_micros=cap_usd_micros,
         per_run_usd_micros=run.per_run_usd_micros,
         shared_by=shared_by,
+        inject=run.inject,
     )
 
 
@@ -238,7 +240,7 @@ def _evaluation(key: str, case: Case, plan: Plan, means: Means) -> Evaluation:
         key=key,
         label=case.subject.change.path,
         plan=plan,
-        tasks=case.tasks,
+        units=case.units,
         skills=case.skills,
         agent=means.agent,
         sandbox=means.sandbox,

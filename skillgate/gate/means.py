@@ -28,9 +28,14 @@ class Means(NamedTuple):
 
     def require(self, plan: Plan, suites: Sequence[Suite]) -> None:
         """Check that a plan can run. Raises: SuiteError, PrerequisiteError."""
-        self.agent.require(plan.arms, plan.tasks)
+        self.agent.require(plan.arms, task_ids(suites))
         for suite in suites:
             self.sandbox.require(suite)
+
+
+def task_ids(suites: Sequence[Suite]) -> tuple[str, ...]:
+    """Return the ids of all tasks, those within chains too."""
+    return tuple(task.id for suite in suites for task in suite.tasks)
 
 
 def build_means(run: RunConfig, source: Source, python_bin: Path, *, allow_unsafe_local: bool) -> Means:

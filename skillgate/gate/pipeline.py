@@ -24,7 +24,7 @@ from skillgate.core import Decision, GateReport, Report, Spend, Verdict
 from skillgate.errors import PrerequisiteError, UsageError, writing
 from skillgate.gate.changes import Subject, changed_skills, library_at, misspelt_files, single_subject
 from skillgate.gate.judge import Case, Linter, evaluation_key, judge, plan_case, prepare
-from skillgate.gate.means import Means, build_agent, build_means
+from skillgate.gate.means import Means, build_agent, build_means, task_ids
 from skillgate.gate.sources import (
     FolderSource,
     RangeSource,
@@ -108,7 +108,7 @@ def describe_plan(folder: Path, against: str, root: Path, options: Options) -> s
     if case.plan is None:
         return f"{case.subject.change.path}: not run: {case.why_not}\n"
     plan = case.plan
-    build_agent(config.run, request.source)[0].require(plan.arms, plan.tasks)
+    build_agent(config.run, request.source)[0].require(plan.arms, task_ids(case.suites))
     effect = detectable_effect(len(plan.tasks), plan.repeats)
     shows = (
         f"{effect * 100:.0f} points" if effect is not None else "nothing: one repeat has no suite interval"

@@ -22,6 +22,7 @@ from skillgate.core import (
     Decision,
     Finding,
     GateReport,
+    Inject,
     Interval,
     Metric,
     Outcome,
@@ -270,6 +271,8 @@ def footer(gate: GateReport) -> list[tuple[str, str]]:
     for name in ("agent", "model", "seed"):
         values = sorted({str(getattr(plan, name)) for plan in plans})
         facts += [(name, ", ".join(values))] if values else []
+    if any(plan.inject is Inject.PROMPT for plan in plans):
+        facts.append(("skill", "put into the prompt"))
     versions = {key: value for report in gate.reports for key, value in report.versions.items()}
     return facts + sorted((versions | gate.versions).items())
 

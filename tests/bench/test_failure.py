@@ -18,5 +18,6 @@ def test_what_is_ours_or_the_networks_never_scores_a_skill() -> None:
         Failure.AGENT_TURNS,
         Failure.AGENT_CRASH,
         Failure.AGENT_REFUSED,
-        Failure.OUT_OF_MEMORY,
+        Failure.AGENT_MEMORY,
+        Failure.AGENT_DISK,
     }

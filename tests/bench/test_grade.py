@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -11,7 +12,7 @@ import pytest
 
 from skillgate.bench.failure import Failure
 from skillgate.bench.grade import MAX_DETAIL, MAX_REPORT_BYTES, grade, read_junit
-from skillgate.bench.sandbox import CommandResult, Phase, SandboxFailure, Session, local_sandbox
+from skillgate.bench.sandbox import CommandResult, Limit, Phase, SandboxFailure, Session, local_sandbox
 from skillgate.bench.suite import Grader, Limits, Task, load_suite
 from skillgate.bench.workspace import Workspace
 from skillgate.core import Grade, GradeKind
@@ -34,12 +35,8 @@ class Recorded:
         return self._results.pop(0)
 
 
-def ended(
-    exit_code: int = 0, output: str = "", *, timed_out: bool = False, oom_killed: bool = False
-) -> CommandResult:
-    return CommandResult(
-        exit_code=exit_code, output=output, wall_s=0.1, timed_out=timed_out, oom_killed=oom_killed
-    )
+def ended(exit_code: int = 0, output: str = "", limit: Limit | None = None) -> CommandResult:
+    return CommandResult(exit_code=exit_code, output=output, wall_s=0.1, limit=limit)
 
 
 @pytest.fixture
@@ -77,8 +74,9 @@ def junit(run: str = "check") -> Grader:
         (ended(), True, ""),
         (ended(0, "noise"), True, ""),
         (ended(1, "why\n"), False, "exit code 1\nwhy"),
-        (ended(0, "so far", timed_out=True), False, "ran out of its 60 s\nso far"),
-        (ended(137, "", oom_killed=True), False, "ran out of memory"),
+        (ended(0, "so far", Limit.CLOCK), False, "ran out of its 60 s\nso far"),
+        (ended(137, "", Limit.MEMORY), False, "ran out of memory"),
+        (ended(137, "", Limit.DISK), False, "ran out of disk"),
         (ended(137, ""), False, "exit code 137"),
     ],
 )
@@ -127,7 +125,7 @@ LATE = "ran out of its 60 s\nw"
         (case_two("").replace(CASE, CASE + AGAIN), ended(), "failure: b", ""),
         (case_two("").replace(CASE, AGAIN + CASE), ended(), "failure: b", ""),
         (report_of('<testcase name="t.A.two"/><testcase classname="x" name="y"/>'), ended(), "", ""),
-        (case_two(""), ended(9, "w", timed_out=True), LATE, LATE),
+        (case_two(""), ended(9, "w", Limit.CLOCK), LATE, LATE),
     ],
 )
 def test_every_listed_case_is_a_grade(
@@ -153,7 +151,8 @@ def test_a_report_of_an_earlier_grader_does_not_count(
 
 def test_the_real_graders(tiny_suite: Path, place: Workspace, local: Session) -> None:
     suite = load_suite(tiny_suite)
-    place.add_tests(suite.tasks[0], suite)
+    for tests in (suite.folder / "tests", suite.tasks[0].tests):
+        shutil.copytree(tests, place.tests, dirs_exist_ok=True)
     before = grade(suite.tasks[0], place, local)
     assert [(g.grader, g.kind, g.passed) for g in before] == [
         ("doubles/doubles.zero", F2P, False),

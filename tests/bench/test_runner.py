@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 from skillgate.bench.agents.scripted import AgentJob, AgentResult, ScriptedAgent, load_script
+from skillgate.bench.attempt import Evaluation
 from skillgate.bench.failure import Failure
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.plan import make_plan
-from skillgate.bench.runner import MAX_ATTEMPTS, SKIPPED_REASON, Bench, Evaluation, Quiet, execute
+from skillgate.bench.runner import MAX_ATTEMPTS, SKIPPED_REASON, Bench, Quiet, execute
 from skillgate.bench.sandbox import SandboxFailure, local_sandbox
 from skillgate.bench.suite import load_suite
 from skillgate.core import Outcome, Run, Usage
@@ -43,7 +44,7 @@ class Setup:
             load_script(script(none="nothing", head="oracle"), "s"), "s"
         )
         plan = make_plan(
-            [task.id for task in loaded.tasks],
+            list(loaded.units),
             ["none", "head"],
             repeats=options.get("repeats", 2),
             seed=1,
@@ -56,7 +57,7 @@ class Setup:
             key="e",
             label="skills/s",
             plan=plan,
-            tasks={task.id: (loaded, task) for task in loaded.tasks},
+            units={name: (loaded, tasks) for name, tasks in loaded.units.items()},
             skills={"none": None, "head": SKILL},
             agent=agent,
             sandbox=local_sandbox(PYTHON_BIN),

@@ -15,6 +15,7 @@ from skillgate.bench.failure import Failure
 from skillgate.bench.sandbox import (
     OUTPUT_LIMIT,
     Capture,
+    Limit,
     Phase,
     Sandbox,
     SandboxFailure,
@@ -107,12 +108,7 @@ def test_the_environment_is_ours_alone(
 )
 def test_runs_a_command(session: Session, command: str, exit_code: int, output: str) -> None:
     result = session.run(command, 10)
-    assert (result.exit_code, result.output, result.timed_out, result.oom_killed) == (
-        exit_code,
-        output,
-        False,
-        False,
-    )
+    assert (result.exit_code, result.output, result.limit) == (exit_code, output, None)
 
 
 def test_commands_of_a_session_share_the_workspace(session: Session, place: Workspace) -> None:
@@ -134,7 +130,7 @@ def test_commands_of_a_session_share_the_workspace(session: Session, place: Work
 def test_the_time_limit_ends_everything(session: Session, place: Workspace, child: str) -> None:
     started = time.monotonic()
     result = session.run(f"({child}) & echo $! > pid; wait", 0.3)
-    assert (result.timed_out, result.exit_code) == (True, 137)
+    assert (result.limit, result.exit_code) == (Limit.CLOCK, 137)
     assert 0.3 <= result.wall_s < 1.5
     assert time.monotonic() - started < 2
     assert not is_alive(wait_for_pid(place.workspace / "pid"))
@@ -143,7 +139,7 @@ def test_the_time_limit_ends_everything(session: Session, place: Workspace, chil
 @pytest.mark.parametrize("child", ["sleep 60", "setsid sleep 60", "env -i sleep 60", "yes"])
 def test_what_a_command_left_behind_ends_with_it(session: Session, place: Workspace, child: str) -> None:
     result = session.run(f"{child} & echo $! > pid", 30)
-    assert (result.timed_out, result.exit_code) == (False, 0)
+    assert (result.limit, result.exit_code) == (None, 0)
     assert result.wall_s < 2
     assert not is_alive(wait_for_pid(place.workspace / "pid"))
 
@@ -161,7 +157,7 @@ def test_a_command_that_closes_its_output_is_waited_for(session: Session) -> Non
 
 def test_endless_output_fills_no_memory_and_ends_in_time(session: Session) -> None:
     result = session.run("echo first; yes; echo never", 0.5)
-    assert result.timed_out
+    assert result.limit is Limit.CLOCK
     assert 0.5 <= result.wall_s < 1.5
     assert len(result.output) <= OUTPUT_LIMIT
     assert result.output.startswith("first\ny\n")
@@ -207,7 +203,7 @@ def test_two_sessions_at_once_do_not_kill_each_other(
             target=lambda: results.append(first.run("setsid sleep 0.4; echo on", 10).output)
         )
         thread.start()
-        assert second.run("sleep 60", 0.2).timed_out
+        assert second.run("sleep 60", 0.2).limit is Limit.CLOCK
         thread.join()
     assert results == ["on\n"]
 

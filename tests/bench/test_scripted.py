@@ -57,7 +57,8 @@ def agent(text: str = SCRIPT) -> ScriptedAgent:
 
 def job(suite: Path, workspace: Workspace, arm: str, one: Skill | None, budget: int = 10_000_000) -> AgentJob:
     (task,) = load_suite(suite).tasks
-    return AgentJob(Cell(task=task.id, arm=arm, repeat=0), task, workspace, NoSession(), one, 0, budget)
+    cell = Cell(task=task.id, arm=arm, repeat=0)
+    return AgentJob(cell, task, task.prompt, workspace, NoSession(), one, 0, budget)
 
 
 def play(suite: Path, tmp_path: Path, arm: str, one: Skill | None) -> tuple[str, ...]:

@@ -3,11 +3,13 @@ from __future__ import annotations
 import multiprocessing
 import os
 import shutil
+import stat
 import subprocess
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from skillgate.bench.failure import Failure
@@ -203,62 +205,132 @@ def test_changed_since_sees_every_kind_of_change(place: Workspace) -> None:
     os.mkfifo(root / "pipe")
     Path(os.fsdecode(os.fsencode(root) + b"/\xff")).write_text("")
     assert place.changed_since(before) == (
-        "\\xff",
         "calc/__init__.py",
         "link",
         "new/file",
         "pipe",
         "run.sh",
+        "\udcff",
     )
 
 
-def test_protected_files_are_put_back(suite: Suite, place: Workspace, tmp_path: Path) -> None:
-    task = suite.tasks[0]
-    outside = tmp_path / "outside"
-    outside.mkdir()
-    (outside / "test_add.py").write_text("untouched")
-    shutil.rmtree(place.workspace / "tests")
-    (place.workspace / "tests").symlink_to(outside)
-    (place.workspace / "calc/new.py").write_text("the agent's work")
-    (place.workspace / "calc/__pycache__").mkdir()
-    (place.workspace / "calc/__pycache__/planted.pyc").write_text("")
-    place.restore_protected(task, suite)
-    assert sorted(names(place.workspace)) == sorted([*REPO, "calc/new.py"])
-    assert not (place.workspace / "calc/__pycache__").exists()
-    assert (place.workspace / "tests/test_add.py").read_text() == (
-        suite.repo / "tests/test_add.py"
-    ).read_text()
-    assert (outside / "test_add.py").read_text() == "untouched"
+def graded(place: Workspace, suite: Suite, before: dict[str, str]) -> tuple[dict[str, str], list[str]]:
+    """Return what graders get to see of the repository, and what was left out."""
+    with place.graded(suite, suite.tasks[0], place.changed_since(before)) as (clean, left_out):
+        return clean.snapshot(), left_out
 
+
+def test_graders_get_the_changes_in_a_new_copy(suite: Suite, place: Workspace) -> None:
+    before = place.snapshot()
+    place.apply_patch(suite.tasks[0].solution)
+    (place.workspace / "run.sh").chmod(0o4777)
+    (place.workspace / "calc/__init__.py").unlink()
+    (place.workspace / "calc/link").symlink_to("../run.sh")
+    (place.workspace / "unreadable").write_text("x")
+    (place.workspace / "unreadable").chmod(0)
+    with place.graded(suite, suite.tasks[0], place.changed_since(before)) as (clean, left_out):
+        assert left_out == []
+        assert sorted(names(clean.workspace)) == [
+            "calc/double.py",
+            "calc/link",
+            "run.sh",
+            "tests/test_add.py",
+            "unreadable",
+        ]
+        assert stat.S_IMODE((clean.workspace / "run.sh").stat().st_mode) == 0o755
+        assert (clean.workspace / "calc/link").readlink() == Path("../run.sh")
+        assert clean.root != place.root
+    assert not clean.root.exists()
+
+
+def test_a_folder_that_became_a_file_and_a_file_that_became_a_folder(suite: Suite, place: Workspace) -> None:
+    before = place.snapshot()
+    shutil.rmtree(place.workspace / "calc")
+    (place.workspace / "calc").write_text("a file now")
+    (place.workspace / "run.sh").unlink()
+    (place.workspace / "run.sh").mkdir()
+    (place.workspace / "run.sh/inner").write_text("")
+    seen, left_out = graded(place, suite, before)
+    assert (sorted(seen), left_out) == (["calc", "run.sh/inner", "tests/test_add.py"], [])
+
+
+def test_what_is_protected_is_graded_as_the_suite_has_it(
+    suite: Suite, place: Workspace, tmp_path: Path
+) -> None:
+    before = place.snapshot()
     (place.workspace / "tests/test_add.py").write_text("")
     (place.workspace / "tests/extra").mkdir()
     (place.workspace / "tests/extra/test_more.py").write_text("")
-    place.restore_protected(task, suite)
-    assert sorted(names(place.workspace)) == sorted([*REPO, "calc/new.py"])
-    assert (place.workspace / "tests/test_add.py").read_text() == (
-        suite.repo / "tests/test_add.py"
-    ).read_text()
+    assert graded(place, suite, before) == (before, [])
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "test_add.py").write_text("untouched")
+    for there in (outside, Path("calc")):
+        _remove_any(place.workspace / "tests")
+        (place.workspace / "tests").symlink_to(there)
+        assert graded(place, suite, before)[0] == before
+    assert (outside / "test_add.py").read_text() == "untouched"
 
 
-def test_held_out_tests_come_late_and_nothing_of_the_agent_stays_beside_them(
-    suite: Suite, place: Workspace
-) -> None:
+def _remove_any(path: Path) -> None:
+    path.unlink() if path.is_symlink() else shutil.rmtree(path)
+
+
+def test_nothing_else_of_the_agent_reaches_the_graders(suite: Suite, place: Workspace) -> None:
+    before = place.snapshot()
+    root = place.workspace
+    for name in ("conftest.py", "calc/sitecustomize.py", "x.pth", "deep/pytest.ini"):
+        (root / name).parent.mkdir(exist_ok=True)
+        (root / name).write_text("")
+    (root / "calc/__pycache__").mkdir()
+    (root / "calc/__pycache__/x.pyc").write_text("")
+    (root / ".git/hooks").mkdir(parents=True)
+    (root / ".git/hooks/pre-commit").write_text("")
+    (root / "out").symlink_to("../home/secret")
+    (root / "absolute").symlink_to("/etc/passwd")
+    os.mkfifo(root / "pipe")
+    with (root / "sparse").open("wb") as file:
+        file.truncate(3 * 10**9)
+    for folder in (place.home, place.temp, place.tests, place.results):
+        (folder / "planted").write_text("")
+    seen, left_out = graded(place, suite, before)
+    assert seen == before
+    assert left_out == [
+        "`absolute` is a link that leads out of the repository",
+        "`calc/sitecustomize.py` decides how tests run",
+        "`conftest.py` decides how tests run",
+        "`deep/pytest.ini` decides how tests run",
+        "`out` is a link that leads out of the repository",
+        "`pipe` is no plain file",
+        "`sparse` claims more bytes than the disk limit",
+        "`x.pth` decides how tests run",
+    ]
+
+
+def test_a_task_may_ask_for_a_file_that_decides_how_tests_run(suite: Suite, place: Workspace) -> None:
+    before = place.snapshot()
+    (place.workspace / "conftest.py").write_text("")
+    task = msgspec.structs.replace(suite.tasks[0], deliverables=("conftest.py",))
+    with place.graded(suite, task, place.changed_since(before)) as (clean, left_out):
+        assert (left_out, (clean.workspace / "conftest.py").exists()) == ([], True)
+
+
+def test_held_out_tests_come_late_with_the_repository_as_it_was(suite: Suite, place: Workspace) -> None:
     task = suite.tasks[0]
     (task.folder / "tests/data").mkdir()
     (task.folder / "tests/data/junit.py").write_text("")
     (suite.folder / "tests/shared.py").write_text("suite")
     (task.folder / "tests/shared.py").write_text("task")
-    for folder in (place.home, place.temp, place.tests, place.results):
-        assert list(folder.iterdir()) == []
-        (folder / "planted").mkdir()
-        (folder / "planted/x").write_text("")
-    place.add_tests(task, suite)
-    originals = [(name, (place.tests / "original" / name).read_bytes()) for name in files_of(suite.repo)]
-    assert originals == [(name, (suite.repo / name).read_bytes()) for name in files_of(suite.repo)]
-    held_out = [name for name in names(place.tests) if not name.startswith("original/")]
-    assert held_out == ["doubles.py", "junit.py", "shared.py", "data/junit.py"]
-    assert (place.tests / "shared.py").read_text() == "task"
-    assert [list(folder.iterdir()) for folder in (place.home, place.temp, place.results)] == [[], [], []]
+    before = place.snapshot()
+    (place.workspace / "run.sh").write_text("")
+    with place.graded(suite, task, place.changed_since(before)) as (clean, _):
+        originals = [(name, (clean.tests / "original" / name).read_bytes()) for name in files_of(suite.repo)]
+        assert originals == [(name, (suite.repo / name).read_bytes()) for name in files_of(suite.repo)]
+        held_out = [name for name in names(clean.tests) if not name.startswith("original/")]
+        assert held_out == ["doubles.py", "junit.py", "shared.py", "data/junit.py"]
+        assert (clean.tests / "shared.py").read_text() == "task"
+        assert [list(folder.iterdir()) for folder in (clean.home, clean.temp, clean.results)] == [[], [], []]
+    assert names(place.tests) == []
 
 
 def test_clear_results_keeps_the_folder(place: Workspace) -> None:
@@ -275,25 +347,35 @@ def test_a_nest_too_deep_for_python_is_seen_restored_and_removed(tiny_suite: Pat
     (task,) = suite.tasks
     with Workspace.create(suite, tmp_path) as place:
         before = place.snapshot()
-        nest = f"cd {place.workspace}; for i in $(seq 1500); do mkdir d; cd d; done; echo x > f"
-        subprocess.run(["sh", "-c", nest], check=True)
-        place.changed_since(before)
-        place.restore_protected(task, suite)
-        place.add_tests(task, suite)
+        nest = f"cd {place.workspace}; for i in $(seq 2500); do mkdir d; cd d; done; echo x > f"
+        subprocess.run(["sh", "-c", nest], capture_output=True, check=True)
+        with place.graded(suite, task, place.changed_since(before)) as (clean, _):
+            assert clean.snapshot() == before
     assert not place.root.exists()
+
+
+@pytest.mark.parametrize("length", [1490, 1510, 1900, 2020, 2040])
+def test_a_path_that_is_nearly_too_long(tiny_suite: Path, tmp_path: Path, length: int) -> None:
+    suite = load_suite(tiny_suite)
+    with Workspace.create(suite, tmp_path) as place:
+        before = place.snapshot()
+        nest = f"cd {place.workspace}; for i in $(seq {length}); do mkdir d && cd d; done; echo x > f"
+        subprocess.run(["sh", "-c", nest], capture_output=True, check=True)
+        with place.graded(suite, suite.tasks[0], place.changed_since(before)) as (clean, left_out):
+            assert len(clean.snapshot()) - len(before) + len(left_out) <= 1
+            assert (length < 1500) == (left_out == [])
 
 
 def test_a_workspace_that_became_a_link_never_reaches_its_target(tiny_suite: Path, tmp_path: Path) -> None:
     suite = load_suite(tiny_suite)
-    (task,) = suite.tasks
     victim = tmp_path / "victim"
     (victim / "tests" / "__pycache__").mkdir(parents=True)
     (victim / "tests" / "precious.txt").write_text("precious")
     with Workspace.create(suite, tmp_path) as place:
+        before = place.snapshot()
         place.workspace.rename(tmp_path / "moved")
         place.workspace.symlink_to(victim)
-        place.restore_protected(task, suite)
-        assert (place.workspace / "tests/test_add.py").is_file()
+        assert sorted(graded(place, suite, before)[0]) == ["tests/test_add.py"]
     assert (victim / "tests" / "precious.txt").read_text() == "precious"
     assert (victim / "tests" / "__pycache__").is_dir()
 
@@ -331,13 +413,13 @@ def check_rights(tiny_suite: Path, tmp_path: Path) -> None:
     suite = load_suite(tiny_suite)
     (task,) = suite.tasks
     with Workspace.create(suite, tmp_path) as place:
-        (place.workspace / "tests/planted.py").write_text("planted")
-        (place.home / "left").write_text("left")
-        (place.workspace / "tests").chmod(0o333)
+        before = place.snapshot()
+        place.apply_patch(task.solution)
+        (place.workspace / "calc/double.py").chmod(0)
+        (place.workspace / "calc").chmod(0o333)
+        (place.workspace / "tests").chmod(0)
         place.home.chmod(0)
-        place.restore_protected(task, suite)
-        place.add_tests(task, suite)
-        assert sorted(path.name for path in (place.workspace / "tests").iterdir()) == ["test_add.py"]
-        assert list(place.home.iterdir()) == []
+        with place.graded(suite, task, place.changed_since(before)) as (clean, _):
+            assert sorted(clean.snapshot()) == sorted([*before, "calc/double.py"])
         place.workspace.chmod(0)
     assert not place.root.exists()

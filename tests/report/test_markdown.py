@@ -56,7 +56,7 @@ HOSTILE = [
     "\ud800 lone surrogate",
     "A" * 5000,
 ]
-_TRUSTED_KEYS = {"severity", "kind", "outcome", "metric", "decision", "fail_on", "on-inconclusive"}
+_TRUSTED_KEYS = {"severity", "kind", "outcome", "metric", "decision", "fail_on", "on-inconclusive", "inject"}
 _PLACES: dict[str, Callable[[str, str], str]] = {
     "before": lambda hostile, text: hostile + text,
     "after": lambda hostile, text: text + hostile,

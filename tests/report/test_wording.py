@@ -12,6 +12,7 @@ from skillgate.core import (
     Comparison,
     Grade,
     GradeKind,
+    Inject,
     Interval,
     Metric,
     Outcome,
@@ -241,3 +242,7 @@ def test_footer_shortens_commits_only(samples) -> None:
         ("sandbox", "docker"),
         ("skillgate", "0.1.0"),
     ]
+    (report, *_) = gate.reports
+    plan = msgspec.structs.replace(report.plan, inject=Inject.PROMPT)
+    prompted = msgspec.structs.replace(gate, reports=(msgspec.structs.replace(report, plan=plan),))
+    assert wording.footer(prompted)[4] == ("skill", "put into the prompt")

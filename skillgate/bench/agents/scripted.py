@@ -29,15 +29,17 @@ from skillgate.values import MICROS_PER_USD, Count, Positive, Struct
 
 
 class AgentJob(NamedTuple):
-    """What an agent gets to do: one cell, in a workspace where the skill is installed already."""
+    """What an agent gets to do: one task of a cell, in a workspace where the skill is installed already."""
 
     cell: Cell
     task: Task
+    prompt: str
     workspace: Workspace
     session: Session
     skill: Skill | None
     seed: int
     budget_usd_micros: int
+    attempt: int = 1
 
 
 class AgentResult(Struct, kw_only=True):
@@ -142,8 +144,9 @@ class ScriptedAgent:
     def run(self, job: AgentJob) -> AgentResult:
         """Play one cell."""
         cell = job.cell
-        part = self._part(cell.task, cell.arm, job.skill)
-        rng = random.Random(f"{job.seed}/{cell.task}/{cell.arm}/{cell.repeat}")  # noqa: S311 - a simulation
+        part = self._part(job.task.id, cell.arm, job.skill)
+        again = f"/{job.attempt}" if job.attempt > 1 else ""
+        rng = random.Random(f"{job.seed}/{job.task.id}/{cell.arm}/{cell.repeat}{again}")  # noqa: S311 - a simulation
         move = rng.choices(list(part.moves), weights=list(part.moves.values()))[0]
         usage = self._usage(part, job.skill, rng)
         used = True if job.skill is not None else None

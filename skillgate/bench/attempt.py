@@ -1,0 +1,231 @@
+"""One attempt at a cell -> Run: workspace, agent, graders; of a chain its tasks, one after the other.
+
+Nothing is raised from here: whatever breaks becomes an outcome and a reason by the table in `failure`.
+"""
+
+from __future__ import annotations
+
+import errno
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from skillgate.bench.agents.scripted import Agent, AgentJob, AgentResult
+from skillgate.bench.failure import Failure, ruling
+from skillgate.bench.grade import grade, unreached
+from skillgate.bench.prompt import compose, feedback_of
+from skillgate.bench.sandbox import Clocked, Phase, Sandbox, SandboxFailure
+from skillgate.bench.suite import Suite, Task
+from skillgate.bench.workspace import Workspace, shown
+from skillgate.core import Cell, Grade, Inject, Outcome, Plan, Run, Step, Usage
+from skillgate.errors import SuiteError
+from skillgate.skill import Skill
+
+MAX_REASON = 400
+MAX_DIFFERENT = 5
+
+
+class Evaluation(NamedTuple):
+    """One skill's paired run: its key in the journal, the plan, and what the cells need.
+
+    `units` maps the task of a cell to its suite and the tasks to do, more than one in a chain.
+    """
+
+    key: str
+    label: str
+    plan: Plan
+    units: Mapping[str, tuple[Suite, tuple[Task, ...]]]
+    skills: Mapping[str, Skill | None]
+    agent: Agent
+    sandbox: Sandbox
+
+
+class Ended(NamedTuple):
+    """How an attempt ended; the cost is not known when the agent was lost."""
+
+    run: Run
+    failure: Failure | None
+    cost_known: bool
+
+
+class Fairness:
+    """What the workspaces of one evaluation have in common: all but the skill. Safe between threads."""
+
+    def __init__(self) -> None:
+        self._first: dict[str, dict[str, str]] = {}
+        self._lock = threading.Lock()
+
+    def check(self, unit: str, files: dict[str, str]) -> None:
+        """Compare with the first workspace of this unit. Raises: SandboxFailure(UNFAIR)."""
+        with self._lock:
+            first = self._first.setdefault(unit, files)
+        if files != first:
+            differ = sorted(name for name in {*files, *first} if files.get(name) != first.get(name))
+            raise SandboxFailure(Failure.UNFAIR, ", ".join(map(shown, differ[:MAX_DIFFERENT])))
+
+
+def attempt(cell: Cell, evaluation: Evaluation, fairness: Fairness) -> Ended:
+    """Execute a cell once."""
+    tried = _Attempt(cell, evaluation)
+    try:
+        run, failure = tried.work(fairness)
+    except _Broken as broken:
+        run, failure = tried.invalid(broken.failure, broken.detail), broken.failure
+    except Exception as problem:  # noqa: BLE001 - the one boundary: what we do not know is INVALID
+        failure, detail = _classify(problem)
+        run = tried.invalid(failure, detail)
+    return Ended(run, failure, tried.cost_known)
+
+
+class _Broken(Exception):
+    """The agent says that it was not its fault."""
+
+    def __init__(self, failure: Failure, detail: str) -> None:
+        super().__init__(detail)
+        self.failure = failure
+        self.detail = detail
+
+
+class _Done(NamedTuple):
+    """A task that was tried: what its graders said at last, and in which attempt it passed."""
+
+    grades: tuple[Grade, ...]
+    passed_at: int | None
+    failure: Failure | None
+
+
+class _Attempt:
+    """The state of an attempt: what the agent said and cost so far."""
+
+    def __init__(self, cell: Cell, evaluation: Evaluation) -> None:
+        self._cell = cell
+        self._evaluation = evaluation
+        self._suite, self._tasks = evaluation.units[cell.task]
+        self._skill = evaluation.skills[cell.arm]
+        self._usage = Usage()
+        self._skill_used: bool | None = None
+        self._remarks: list[str] = []
+        self._changed: tuple[str, ...] = ()
+        self.cost_known = True
+
+    def work(self, fairness: Fairness) -> tuple[Run, Failure | None]:
+        started = time.monotonic()
+        with Workspace.create(self._suite) as workspace:
+            if self._skill is not None and self._evaluation.plan.inject is Inject.SKILL:
+                workspace.install_skill(self._skill.folder_name, self._skill.files)
+            before = workspace.snapshot()
+            fairness.check(self._cell.task, workspace.without_skill(before))
+            done = self._do_all(workspace, before)
+        failure = done[-1].failure
+        grades = self._all_grades(done)
+        run = Run(
+            cell=self._cell,
+            outcome=_outcome(failure, grades),
+            grades=grades,
+            usage=self._usage,
+            wall_s=round(time.monotonic() - started, 3),
+            reason=_reason(failure, *self._remarks),
+            skill_used=self._skill_used,
+            changed_files=tuple(map(shown, self._changed)),
+            steps=self._steps(done),
+        )
+        return run, failure
+
+    def invalid(self, failure: Failure, detail: str) -> Run:
+        return Run(
+            cell=self._cell, outcome=Outcome.INVALID, reason=_reason(failure, detail), usage=self._usage
+        )
+
+    def _do_all(self, workspace: Workspace, before: dict[str, str]) -> list[_Done]:
+        """Do the tasks in their order, up to the first that does not pass."""
+        done: list[_Done] = []
+        for task in self._tasks:
+            done.append(self._do(task, workspace, before))
+            if done[-1].passed_at is None or done[-1].failure is not None:
+                break
+        return done
+
+    def _do(self, task: Task, workspace: Workspace, before: dict[str, str]) -> _Done:
+        """Let the agent try a task as often as it may, each time told why the last was not enough."""
+        feedback = ""
+        for number in range(1, self._suite.attempts + 1):
+            result = self._run_agent(task, workspace, feedback, number)
+            self._changed = workspace.changed_since(before)
+            grades = self._grade(task, workspace)
+            passed = all(one.passed for one in grades)
+            if passed or result.failure is not None:
+                break
+            feedback = feedback_of(grades)
+        return _Done(grades, number if passed else None, result.failure)
+
+    def _run_agent(self, task: Task, workspace: Workspace, feedback: str, number: int) -> AgentResult:
+        plan = self._evaluation.plan
+        with self._evaluation.sandbox.session(workspace, Phase.AGENT, task.limits) as session:
+            self.cost_known = False
+            result = self._evaluation.agent.run(
+                AgentJob(
+                    cell=self._cell,
+                    task=task,
+                    prompt=compose(task, self._skill, plan.inject, feedback),
+                    workspace=workspace,
+                    session=Clocked(session, task.limits.timeout_s),
+                    skill=self._skill,
+                    seed=plan.seed,
+                    budget_usd_micros=plan.per_run_usd_micros - self._usage.usd_micros,
+                    attempt=number,
+                )
+            )
+        self.cost_known = True
+        self._usage += result.usage
+        self._skill_used = self._skill_used or result.skill_used
+        self._remarks += [result.detail] if result.detail else []
+        if result.failure is not None and ruling(result.failure).outcome is Outcome.INVALID:
+            raise _Broken(result.failure, result.detail)
+        return result
+
+    def _grade(self, task: Task, workspace: Workspace) -> tuple[Grade, ...]:
+        """Grade what the agent changed, in a new copy of the repository and a new session."""
+        with workspace.graded(self._suite, task, self._changed) as (clean, left_out):
+            self._remarks += [f"not graded: {sentence}" for sentence in left_out[:MAX_DIFFERENT]]
+            with self._evaluation.sandbox.session(clean, Phase.GRADE, task.limits) as session:
+                return grade(task, clean, session)
+
+    def _all_grades(self, done: Sequence[_Done]) -> tuple[Grade, ...]:
+        """Return the grades of all tasks, those that were not reached too: their number never varies."""
+        if not self._suite.chain:
+            return done[0].grades
+        every = [one.grades for one in done] + [unreached(task) for task in self._tasks[len(done) :]]
+        return tuple(
+            Grade(grader=f"{task.short_id}/{one.grader}", kind=one.kind, passed=one.passed, detail=one.detail)
+            for task, grades in zip(self._tasks, every, strict=True)
+            for one in grades
+        )
+
+    def _steps(self, done: Sequence[_Done]) -> tuple[Step, ...]:
+        if not self._suite.chain and self._suite.attempts == 1:
+            return ()
+        pairs = zip(self._tasks, done, strict=False)
+        return tuple(Step(task=task.id, passed_at=one.passed_at) for task, one in pairs)
+
+
+def _classify(problem: Exception) -> tuple[Failure, str]:
+    if isinstance(problem, SandboxFailure):
+        return problem.kind, problem.detail
+    if isinstance(problem, SuiteError):
+        return Failure.SUITE_BROKEN, problem.message
+    if isinstance(problem, OSError) and problem.errno in (errno.ENOSPC, errno.EDQUOT):
+        return Failure.DISK_FULL, str(problem)
+    return Failure.UNKNOWN, f"{type(problem).__name__}: {problem}"
+
+
+def _outcome(failure: Failure | None, grades: tuple[Grade, ...]) -> Outcome:
+    decided = ruling(failure).outcome if failure is not None else None
+    if decided is not None:
+        return decided
+    return Outcome.PASSED if all(grade.passed for grade in grades) else Outcome.FAILED
+
+
+def _reason(failure: Failure | None, *details: str) -> str:
+    sentence = ruling(failure).sentence if failure is not None else ""
+    return ": ".join(filter(None, (sentence, "; ".join(filter(None, details)))))[:MAX_REASON]
