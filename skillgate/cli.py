@@ -284,13 +284,16 @@ def suite_check(
     suites: tuple[str, ...], sandbox: str | None, image: str | None, workers: int, repeat: int
 ) -> int:
     """Prove a suite: the oracle passes, a no-op, wrong solutions and tampering fail, always the same."""
+    from msgspec.structs import replace
+
     from skillgate.bench.check import check_suite
     from skillgate.config import find_root
     from skillgate.gate.means import make_sandbox
     from skillgate.gate.sources import FolderSource, read_config, read_suites
 
     run = read_config(FolderSource(find_root(Path.cwd()))).run
-    place = make_sandbox(sandbox or run.sandbox, image or run.image, Path(sys.executable).parent)
+    run = replace(run, sandbox=sandbox or run.sandbox, image=image or run.image)
+    place = make_sandbox(run, Path(sys.executable).parent)
     broken = 0
     for one in read_suites(FolderSource(Path.cwd()), suites or _known_suites()):
         for task in check_suite(one, place, workers, repeat, progress=_print_check):

@@ -74,7 +74,7 @@ def test_the_documented_configuration_is_valid() -> None:
     known = yaml.safe_load(block[1])
     assert set(known["lint"]) == set(config.LintConfig.__struct_encode_fields__)
     assert set(known["policy"]) == {field.replace("_", "-") for field in Policy.__struct_fields__}
-    assert set(known["run"]) == set(config.RunConfig.__struct_encode_fields__) - {"network"}
+    assert set(known["run"]) == set(config.RunConfig.__struct_encode_fields__)
 
 
 def test_every_command_is_in_the_readme() -> None:

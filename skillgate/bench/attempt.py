@@ -176,6 +176,8 @@ class _Attempt:
                     attempt=number,
                 )
             )
+        if session.refused:
+            self._remarks.append(f"not reached, as it is not in run.network: {', '.join(session.refused)}")
         self.cost_known = True
         self._usage += result.usage
         self._skill_used = self._skill_used or result.skill_used

@@ -13,7 +13,7 @@ import os
 import threading
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 from typing import NamedTuple, TypeVar, cast
@@ -24,6 +24,9 @@ from docker.models.containers import Container
 from docker.types import Mount
 
 from skillgate.bench.failure import Failure
+from skillgate.bench.network import hosts
+from skillgate.bench.network.netns import listen_inside, why_not
+from skillgate.bench.network.tunnel import Door, Tunnel
 from skillgate.bench.sandbox import (
     KILLED,
     Capture,
@@ -44,6 +47,9 @@ LABEL = "skillgate"
 WORKSPACE, HOME, TEMP = "/workspace", "/home/agent", "/tmp"  # noqa: S108 - a mount of the run's own
 TESTS, RESULTS = "/skillgate/tests", "/skillgate/results"
 
+PROXY_PORT = 3128  # on the container's own loopback
+_OPEN_NETWORK = "Run as root or with passwordless sudo beside the engine, or remove `network`."
+
 _IDLE = ["sleep", "infinity"]
 _IDLE_PROCESSES = 2  # the init and `sleep`
 _KEEPER = "65534:65534"  # idles as somebody else, so that no command can end the container
@@ -63,16 +69,17 @@ class _Image(NamedTuple):
     path: str
 
 
-def docker_sandbox(image: str | None) -> Sandbox:
+def docker_sandbox(image: str | None, network: Sequence[str] = ()) -> Sandbox:
     """Return the sandbox that runs commands in containers.
 
     Args:
         image: for suites that name none. It needs a shell, `env`, `sleep` and what graders call;
             no image is ever pulled.
+        network: hosts and aliases that commands may reach; nothing else is.
 
-    Raises: PrerequisiteError when no engine answers or the image is not there.
+    Raises: PrerequisiteError when no engine answers, the image is not there or the hosts cannot be opened.
     """
-    sandbox = _DockerSandbox(image)
+    sandbox = _DockerSandbox(image, hosts.hosts_of(network))
     if image is not None:
         sandbox.find_image(image)
     return sandbox
@@ -82,20 +89,23 @@ class _DockerSandbox:
     name = "docker"
     isolates = True
 
-    def __init__(self, image: str | None) -> None:
+    def __init__(self, image: str | None, allowed: Sequence[str]) -> None:
         self._default_image = image
         self._images: dict[str, _Image] = {}
         self._interrupted = threading.Event()
         self._open: set[_DockerSession] = set()
         info = _ask(lambda client: client.info())
         self._engine, self._cpus = str(info["ServerVersion"]), int(info["NCPU"])
+        self._allowed = allowed
+        self._tunnel = _tunnel(allowed)
 
     def require(self, suite: Suite) -> None:
         self._image_of(suite.image)
 
     def describe(self) -> dict[str, str]:
         images = {f"image {image.name}": image.digest for image in self._images.values()}
-        return {"sandbox": self.name, "docker-engine": self._engine} | images
+        network = {"network": ", ".join(self._allowed)} if self._allowed else {}
+        return {"sandbox": self.name, "docker-engine": self._engine} | network | images
 
     def interrupt(self) -> None:
         self._interrupted.set()
@@ -110,7 +120,8 @@ class _DockerSandbox:
             client = docker.from_env()
         with closing(client):
             container = self._create(client, image, workspace, phase, limits)
-            session = _DockerSession(client, container, user, _environment(image, phase), self._interrupted)
+            env = _environment(image, phase, self._tunnel)
+            session = _DockerSession(client, container, user, env, self._interrupted, self._tunnel)
             self._open.add(session)
             try:
                 session.start()
@@ -119,6 +130,7 @@ class _DockerSandbox:
                 self._open.discard(session)
                 with suppress(*_ENGINE_ERRORS):  # an engine that died has its label to clean up by
                     container.remove(force=True, v=True)
+                session.close_door()
 
     def _image_of(self, suite_image: str | None) -> _Image:
         name = suite_image or self._default_image
@@ -174,6 +186,7 @@ class _DockerSession:
         user: str,
         env: list[str],
         interrupted: threading.Event,
+        tunnel: Tunnel | None,
     ) -> None:
         self._client = client
         self._container = container
@@ -181,10 +194,35 @@ class _DockerSession:
         self._env = env
         self._interrupted = interrupted
         self._oom_kills = 0
+        self._tunnel = tunnel
+        self._door: Door | None = None
+        self.refused: tuple[str, ...] = ()
+        self.broken: tuple[str, ...] = ()
 
     def start(self) -> None:
         with _trouble(Failure.SANDBOX_START):
             self._container.start()
+            self._open_door()
+
+    def _open_door(self) -> None:
+        """Let the container out; it gets a new network namespace at every start."""
+        if self._tunnel is None:
+            return
+        self._container.reload()
+        pid = int(self._container.attrs["State"]["Pid"])
+        self._door = self._tunnel.serve(listen_inside(pid, str(self._container.id), PROXY_PORT))
+
+    def close_door(self) -> None:
+        """End every connection, and keep what was refused or failed."""
+        if self._door is not None:
+            self._door.close()
+            self._collect()
+            self._door = None
+
+    def _collect(self) -> None:
+        if self._door is not None:
+            self.refused = tuple(dict.fromkeys((*self.refused, *self._door.refused)))
+            self.broken = tuple(dict.fromkeys((*self.broken, *self._door.broken)))
 
     def run(self, command: str, timeout_s: float) -> CommandResult:
         started = time.monotonic()
@@ -194,12 +232,14 @@ class _DockerSession:
             exec_id = self._stream(command, timeout_s, capture, expired)
             wall_s = time.monotonic() - started
             self._refuse_interrupted()
+            self._collect()
             exit_code, limit = self._settle(exec_id, expired)
         return CommandResult(
             exit_code=exit_code,
             output=capture.text(),
             wall_s=wall_s,
             limit=limit,
+            unreachable=self.broken,
         )
 
     def kill(self) -> bool:
@@ -273,7 +313,9 @@ class _DockerSession:
 
     def _restart(self) -> None:
         """End every process; files stay."""
+        self.close_door()
         self._container.restart(timeout=0)
+        self._open_door()
         self._oom_kills = 0
 
     def _refuse_interrupted(self) -> None:
@@ -306,8 +348,19 @@ def _trouble(kind: Failure) -> Iterator[None]:
         raise SandboxFailure(Failure.DISK_FULL if full else kind, str(problem)) from problem
 
 
-def _environment(image: _Image, phase: Phase) -> list[str]:
+def _tunnel(allowed: Sequence[str]) -> Tunnel | None:
+    if not allowed:
+        return None
+    reason = why_not(_ask(lambda client: str(client.api.base_url)))
+    if reason is not None:
+        raise PrerequisiteError(f"`network` cannot be opened on this machine: {reason}", _OPEN_NETWORK)
+    return Tunnel(allowed)
+
+
+def _environment(image: _Image, phase: Phase, tunnel: Tunnel | None) -> list[str]:
     names = environment(path=image.path, home=HOME, temp=TEMP, tests=TESTS, results=RESULTS, phase=phase)
+    if tunnel is not None:
+        names |= hosts.environment(PROXY_PORT)
     return [f"{name}={value}" for name, value in names.items()]
 
 

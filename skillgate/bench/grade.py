@@ -50,8 +50,12 @@ def _grade(grader: Grader, workspace: Workspace, session: Session) -> tuple[Grad
         detail = f"grader `{grader.name}`: not in the sandbox: {', '.join(missing)}"
         raise SandboxFailure(Failure.GRADER_BROKEN, detail)
     if grader.junit is None:
-        return (_of_exit_code(grader, result),)
-    return _of_report(grader, result, workspace.results / grader.junit)
+        grades: tuple[Grade, ...] = (_of_exit_code(grader, result),)
+    else:
+        grades = _of_report(grader, result, workspace.results / grader.junit)
+    if result.unreachable and not all(grade.passed for grade in grades):
+        raise SandboxFailure(Failure.NETWORK_LOST, f"grader `{grader.name}`: {', '.join(result.unreachable)}")
+    return grades
 
 
 def _of_exit_code(grader: Grader, result: CommandResult) -> Grade:

@@ -52,13 +52,15 @@ class Limit(StrEnum):
 class CommandResult(Struct, kw_only=True):
     """How a command ended, by itself unless `limit` says at which limit.
 
-    `output` is stdout and stderr as they came, its middle left out beyond 64 KiB.
+    `output` is stdout and stderr as they came, its middle left out beyond 64 KiB; `unreachable` are
+    allowed hosts that did not answer.
     """
 
     exit_code: int
     output: str
     wall_s: float
     limit: Limit | None = None
+    unreachable: tuple[str, ...] = ()
 
 
 class SandboxFailure(Exception):
@@ -71,7 +73,11 @@ class SandboxFailure(Exception):
 
 
 class Session(Protocol):
-    """An open sandbox."""
+    """An open sandbox; `refused` are the hosts that its commands asked for and may not reach."""
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Return each once, in the order they were asked for."""
 
     def run(self, command: str, timeout_s: float) -> CommandResult:
         """Run `sh -c command` in the workspace. Raises: SandboxFailure."""
@@ -83,6 +89,11 @@ class Clocked:
     def __init__(self, session: Session, timeout_s: float) -> None:
         self._session = session
         self._deadline = time.monotonic() + timeout_s
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Return what the session itself refused."""
+        return self._session.refused
 
     def run(self, command: str, timeout_s: float) -> CommandResult:
         """Run a command for what is left of the time, at most."""
@@ -202,6 +213,8 @@ class _LocalSandbox:
 
 
 class _LocalSession:
+    refused: tuple[str, ...] = ()
+
     def __init__(self, folder: Path, env: dict[str, str], interrupted: threading.Event) -> None:
         self._folder = folder
         self._env = env

@@ -44,7 +44,7 @@ def build_means(run: RunConfig, source: Source, python_bin: Path, *, allow_unsaf
     Raises: as `build_agent`; PrerequisiteError without Docker or when the sandbox does not isolate enough.
     """
     agent, digest = build_agent(run, source)
-    sandbox = make_sandbox(run.sandbox, run.image, python_bin)
+    sandbox = make_sandbox(run, python_bin)
     refuse_unsafe(agent, sandbox, allow_unsafe_local=allow_unsafe_local)
     return Means(agent, sandbox, digest)
 
@@ -66,13 +66,16 @@ def build_agent(run: RunConfig, source: Source) -> tuple[Agent, str]:
     ).hexdigest()
 
 
-def make_sandbox(name: str, image: str | None, python_bin: Path) -> Sandbox:
-    """Build the sandbox `docker` or `local`. Raises: PrerequisiteError without Docker."""
-    if name == "local":
+def make_sandbox(run: RunConfig, python_bin: Path) -> Sandbox:
+    """Build the sandbox `docker` or `local`, which has all of this machine's network.
+
+    Raises: PrerequisiteError without Docker, ConfigError for a wrong `network`.
+    """
+    if run.sandbox == "local":
         return local_sandbox(python_bin)
     from skillgate.bench.docker import docker_sandbox
 
-    return docker_sandbox(image)
+    return docker_sandbox(run.image, run.network)
 
 
 def refuse_unsafe(agent: Agent, sandbox: Sandbox, *, allow_unsafe_local: bool) -> None:
@@ -85,7 +88,5 @@ def refuse_unsafe(agent: Agent, sandbox: Sandbox, *, allow_unsafe_local: bool) -
 def _refuse_unknown(run: RunConfig) -> None:
     if run.agent != SCRIPTED_AGENT:
         raise UsageError(f"unknown agent `{run.agent}`", f"This version has: {SCRIPTED_AGENT}.")
-    if run.network:
-        raise UsageError("`run.network` is not in this version", "Remove it: a sandbox has no network.")
     if len(run.models) > 1:
         raise UsageError("`run.models` names more than one", "Name one: this version compares one at a time.")
