@@ -134,6 +134,7 @@ def _options(arguments: dict[str, Any], comment_id: str = "default", why_not: st
         allow_unsafe_local=arguments.get("allow_unsafe_local", False),
         comment_id=comment_id,
         python_bin=Path(sys.executable).parent,
+        checkouts=_checkouts(),
     )
 
 
@@ -206,6 +207,7 @@ def _lint_request(paths: tuple[Path, ...], options: dict[str, Any]) -> LintReque
         baseline=here / options["baseline"] if options["baseline"] else None,
         forget=options["write_baseline"] is not None,
         cache=None if options["no_cache"] else _cache_folder(),
+        checkouts=_checkouts(),
     )
 
 
@@ -215,6 +217,11 @@ def _cache_folder() -> Path | None:
     except RuntimeError:  # a user without a home
         return None
     return Path(home, "skillgate")
+
+
+def _checkouts() -> Path | None:
+    cache = _cache_folder()
+    return cache / "checkouts" if cache is not None else None
 
 
 @cli.command()
@@ -295,7 +302,7 @@ def suite_check(
     run = replace(run, sandbox=sandbox or run.sandbox, image=image or run.image)
     place = make_sandbox(run, Path(sys.executable).parent)
     broken = 0
-    for one in read_suites(FolderSource(Path.cwd()), suites or _known_suites()):
+    for one in read_suites(FolderSource(Path.cwd()), suites or _known_suites(), _checkouts()):
         for task in check_suite(one, place, workers, repeat, progress=_print_check):
             broken += bool(task.problems)
     return ExitCode.USAGE if broken else ExitCode.OK
@@ -311,6 +318,41 @@ def _known_suites() -> tuple[str, ...]:
     if not folders:
         raise UsageError("no suite below fixtures/", "Name the folder of a suite.")
     return tuple(str(folder) for folder in folders)
+
+
+@suite.command("list")
+@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text")
+def suite_list(style: str) -> None:
+    """List the suites that come with skillgate, and those below fixtures/."""
+    from skillgate.report.suites import render_json, render_list
+    from skillgate.suites import known_suites
+
+    suites = known_suites(Path.cwd(), _checkouts())
+    _print(render_json(suites) if style == "json" else render_list(suites))
+
+
+@suite.command("show")
+@click.argument("name", metavar="SUITE[/TASK]")
+@click.option("--format", "style", type=click.Choice(["text", "json"]), default="text")
+def suite_show(name: str, style: str) -> None:
+    """Show what a suite asks of an agent, or the prompt and the graders of one task."""
+    from skillgate.report.suites import render, render_json
+    from skillgate.suites import find_suite
+
+    found = find_suite(name, Path.cwd(), _checkouts())
+    _print(render_json(found) if style == "json" else render(found))
+
+
+@suite.command("new")
+@click.argument("name")
+@click.option("--into", type=click.Path(path_type=Path), default=Path("fixtures"), help="Default: fixtures.")
+def suite_new(name: str, into: Path) -> None:
+    """Write a small suite to start from; it passes `suite check` at once."""
+    from skillgate.bench.scaffold import check_name, new_suite
+
+    check_name(name)
+    _print("".join(f"{path}\n" for path in new_suite(into / name)))
+    click.echo(f"Prove it with `skillgate suite check {into / name}`.", err=True)
 
 
 def _skill_options(command: Command) -> Command:

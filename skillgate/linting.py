@@ -62,7 +62,8 @@ class Request(NamedTuple):
     """What to lint: `paths` at or below `root`, or what the configuration covers when there is none.
 
     With `since`, a revision, only skills that differ from it. `baseline` overrides the configured one,
-    `forget` does without any; `cache` is the folder for what may be remembered, None to remember nothing.
+    `forget` does without any; `cache` is the folder for what may be remembered, None to remember nothing;
+    `checkouts` the one for the repositories that suites pin.
     """
 
     paths: Sequence[Path]
@@ -71,6 +72,7 @@ class Request(NamedTuple):
     baseline: Path | None = None
     forget: bool = False
     cache: Path | None = None
+    checkouts: Path | None = None
 
 
 class Linted(NamedTuple):
@@ -121,7 +123,7 @@ def lint_paths(request: Request) -> Linted:
     folders = chosen = places.skills
     if request.since is not None:
         chosen = changed_on_disk(request.root, request.since, folders)
-    facts = _facts(source, config, chosen)
+    facts = _facts(source, config, chosen, request.checkouts)
     checked = _check_all(request, rules, {folder: facts[config.suites_for(folder)] for folder in chosen})
     others = [listed(parse(Files.from_folder(request.root / f), f)) for f in folders if f not in checked]
     searched = relative(request.paths[0], request.root).as_posix() if request.paths else "."
@@ -290,14 +292,16 @@ def _owner(path: PurePath, root: Path) -> PurePath | None:
     return next((folder for folder in above if (root / folder / SKILL_FILE).is_file()), None)
 
 
-def _facts(source: FolderSource, config: Config, folders: Sequence[str]) -> dict[tuple[str, ...], Facts]:
+def _facts(
+    source: FolderSource, config: Config, folders: Sequence[str], checkouts: Path | None
+) -> dict[tuple[str, ...], Facts]:
     wanted = {config.suites_for(folder) for folder in folders}
     if wanted <= {()}:
         return {(): ()}
     from skillgate.bench.suite import task_facts
 
     return {
-        names: tuple(fact for suite in read_suites(source, names) for fact in task_facts(suite))
+        names: tuple(fact for suite in read_suites(source, names, checkouts) for fact in task_facts(suite))
         for names in wanted
     }
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from skillgate.bench.docker import docker_sandbox
+from skillgate.bench.images.engine import get_image
 from skillgate.errors import PrerequisiteError
 
 TEST_IMAGE = os.environ.get("SKILLGATE_TEST_IMAGE", "skillgate-base:bookworm-2")
@@ -177,7 +177,8 @@ def docker_image() -> str:
 def docker_trouble() -> str:
     """Return why docker tests cannot run here, or an empty string."""
     try:
-        docker_sandbox(TEST_IMAGE)
+        if get_image(TEST_IMAGE) is None:  # and is never pulled
+            return f"the image {TEST_IMAGE} is not on this machine"
     except PrerequisiteError as problem:
         return problem.message
     return ""

@@ -120,6 +120,9 @@ class Sandbox(Protocol):
     def session(self, workspace: Workspace, phase: Phase, limits: Limits) -> AbstractContextManager[Session]:
         """Open a fresh sandbox on the workspace. Raises: SandboxFailure."""
 
+    def baked(self, suite: Suite) -> tuple[str, ...]:
+        """Return the skills that its environment brings along; they are hidden in every arm."""
+
     def describe(self) -> dict[str, str]:
         """Return what identifies this environment, for the report's `versions`."""
 
@@ -204,6 +207,9 @@ class _LocalSandbox:
             phase=phase,
         )
         yield _LocalSession(workspace.workspace, env, self._interrupted)
+
+    def baked(self, suite: Suite) -> tuple[str, ...]:
+        return ()
 
     def describe(self) -> dict[str, str]:
         return {"sandbox": self.name}

@@ -19,10 +19,12 @@ from typing import Annotated, Literal, TypeVar
 import msgspec
 
 from skillgate.bench.answers import Public, added, answers, file_answers
+from skillgate.bench.images.recipe import Environment
+from skillgate.bench.repos.checkout import GitSource, checkout
 from skillgate.config import matches
 from skillgate.core import Answer, GradeKind, TaskFacts
 from skillgate.document import decode
-from skillgate.errors import SuiteError
+from skillgate.errors import PrerequisiteError, SuiteError
 from skillgate.values import Location, Positive, Struct
 
 SUITE_FILE = "suite.yml"
@@ -114,8 +116,10 @@ class SuiteFile(Struct, kw_only=True, rename="kebab"):
     version: Literal[1]
     title: Text
     why: Text
-    repo: Text = "repo"
+    repo: Text | GitSource = "repo"
     image: Text | None = None
+    dockerfile: Text | None = None
+    environment: Environment | None = None
     chain: bool = False
     attempts: Annotated[int, msgspec.Meta(ge=1, le=5)] = 1
     limits: Limits = Limits()
@@ -169,7 +173,10 @@ class Suite(Struct, kw_only=True):
     why: str
     folder: Path
     repo: Path
+    source: GitSource | None = None
     image: str | None = None
+    dockerfile: str | None = None
+    environment: Environment | None = None
     chain: bool = False
     attempts: int = 1
     tasks: tuple[Task, ...]
@@ -182,18 +189,19 @@ class Suite(Struct, kw_only=True):
         return {task.id: (task,) for task in self.tasks}
 
 
-def load_suite(folder: Path, origin: str = "") -> Suite:
+def load_suite(folder: Path, origin: str = "", cache: Path | None = None) -> Suite:
     """Read a suite folder; `origin` is how its user named it, if not by this path.
 
-    Raises: SuiteError with path:line.
+    Args:
+        cache: where pinned commits of other repositories are kept; a suite that names one needs it.
+
+    Raises: SuiteError with path:line; PrerequisiteError when a pinned commit cannot be fetched.
     """
     path = folder / SUITE_FILE
     text, file = _read(path, SuiteFile, "A suite is a folder with suite.yml, repo/ and tasks/.")
     _refuse_links(folder, file.repo)
-    repo = folder / file.repo
-    if _escapes(file.repo) or not repo.is_dir():
-        hint = "`repo` names the folder with the fixture repository, beside suite.yml."
-        raise _error(path, _line(text, r"^repo:"), f"no folder `{file.repo}` here", hint)
+    repo = _repo(file.repo, folder, cache, f"{path.as_posix()}:{_line(text, r'^repo:')}")
+    _check_image(file, text, path)
     folders = sorted(
         item for item in (folder / "tasks").glob("*") if item.is_dir() and item.name not in IGNORED
     )
@@ -207,11 +215,26 @@ def load_suite(folder: Path, origin: str = "") -> Suite:
         why=file.why,
         folder=folder,
         repo=repo,
+        source=file.repo if isinstance(file.repo, GitSource) else None,
         image=file.image,
+        dockerfile=file.dockerfile,
+        environment=file.environment,
         chain=file.chain,
         attempts=file.attempts,
         tasks=tasks,
     )
+
+
+def _repo(repo: str | GitSource, folder: Path, cache: Path | None, where: str) -> Path:
+    if isinstance(repo, GitSource):
+        if cache is None:
+            hint = "Set XDG_CACHE_HOME, or HOME, to a folder that you may write to."
+            raise PrerequisiteError(f"{where}: there is no cache to keep the repository in", hint)
+        return checkout(repo, cache, where)
+    if _escapes(repo) or not (folder / repo).is_dir():
+        hint = "`repo` names the folder with the fixture repository, beside suite.yml."
+        raise SuiteError(f"{where}: no folder `{repo}` here", hint)
+    return folder / repo
 
 
 def suite_digest(suite: Suite) -> str:
@@ -309,6 +332,13 @@ def _load_task(folder: Path, suite: str, limits: Limits) -> Task:
     )
 
 
+def _check_image(file: SuiteFile, text: str, path: Path) -> None:
+    named = [key for key in ("image", "dockerfile", "environment") if getattr(file, key) is not None]
+    if len(named) > 1:
+        line = _line(text, rf"^{named[1]}:")
+        raise _error(path, line, f"both `{named[0]}` and `{named[1]}`", "Keep one of them.")
+
+
 def _check_wrong(folder: Path) -> None:
     for name in files_of(folder):
         if not re.fullmatch(r"[a-z0-9-]+\.patch", name):
@@ -339,10 +369,11 @@ def _check_graders(file: TaskFile, text: str, path: Path) -> None:
             raise _error(path, line, f"`{grader.name}` lists the case `{again}` twice", "Remove one.")
 
 
-def _refuse_links(folder: Path, repo: str) -> None:
+def _refuse_links(folder: Path, repo: str | GitSource) -> None:
     """A link may lead to any file of this machine; only the fixture repository may hold some."""
+    inside = f"{repo.rstrip('/')}/" if isinstance(repo, str) else "\0"  # "\0": in no file name
     for name in files_of(folder):
-        if (folder / name).is_symlink() and not name.startswith(f"{repo.rstrip('/')}/"):
+        if (folder / name).is_symlink() and not name.startswith(inside):
             raise _error(folder / name, 1, "a link", "Put the file itself there.")
 
 

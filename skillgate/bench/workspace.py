@@ -19,6 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from skillgate.bench.host.owner import mark
 from skillgate.bench.sandbox import failure_of
 from skillgate.bench.suite import Suite, Task, files_of, fingerprint
 from skillgate.errors import PrerequisiteError, SuiteError
@@ -59,12 +60,12 @@ class Workspace:
     """The folders of one run; a context manager that removes them.
 
     `workspace` is the agent's working folder, `stripped` the skill folders that its copy came
-    with, `image` what the suite names. Methods raise SandboxFailure when the host's disk fails.
+    with, `suite` what it was made for. Methods raise SandboxFailure when the host's disk fails.
     """
 
-    def __init__(self, root: Path, image: str | None = None) -> None:
+    def __init__(self, root: Path, suite: Suite) -> None:
         self.root = root
-        self.image = image
+        self.suite = suite
         self.workspace = root / "workspace"
         self.home = root / "home"
         self.temp = root / "tmp"
@@ -77,8 +78,9 @@ class Workspace:
     @_host_files()
     def create(cls, suite: Suite, parent: Path | None = None) -> Workspace:
         """Copy the suite's repository into a new folder below `parent`, without its skills."""
-        made = cls(Path(tempfile.mkdtemp(prefix="skillgate-", dir=parent)).resolve(), suite.image)
+        made = cls(Path(tempfile.mkdtemp(prefix="skillgate-", dir=parent)).resolve(), suite)
         try:
+            mark(made.root)
             for folder in (made.workspace, made.home, made.temp, made.tests, made.results):
                 folder.mkdir()
             _copy_tree(suite.repo, made.workspace)
@@ -97,13 +99,13 @@ class Workspace:
     def close(self) -> None:
         """Remove every folder of this run, whatever an agent made of them; never raises."""
         with suppress(OSError):
-            _remove(self.root)
+            remove(self.root)
 
     @_host_files()
     def install_skill(self, name: str, files: Files) -> None:
         """Put the skill where coding agents look for one."""
         for parent in SKILL_FOLDERS:
-            _remove(_clear_way(self.workspace, f"{parent}/{name}"))
+            remove(_clear_way(self.workspace, f"{parent}/{name}"))
             for file in files.names:
                 content = files.read(file)
                 path = _clear_way(self.workspace, f"{parent}/{name}/{file}")
@@ -191,7 +193,7 @@ class Workspace:
                     _allow(source, stat.S_IRUSR)  # the agent may have taken it away
                 _copy(source, _clear_way(self.workspace, name))
             else:
-                _remove(self.workspace / name)
+                remove(self.workspace / name)
         return left_out
 
     @_host_files()
@@ -263,19 +265,31 @@ def _open_up(root: Path) -> list[Path]:
     return folders
 
 
-def _strip_skills(root: Path) -> tuple[str, ...]:
-    """Remove the skills of every agent's folder (.claude/skills, .codex/skills, ...) at any depth."""
-    stripped = []
+def skills_of(root: Path) -> tuple[str, ...]:
+    """Return the folders of skills that a repository brings along, in any agent's folder at any depth."""
+    found = (skill.parent for folder in _skill_folders(root) for skill in _skills_in(folder))
+    return tuple(sorted(folder.relative_to(root).as_posix() for folder in found))
+
+
+def _skills_in(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("SKILL.md")) or [folder / "SKILL.md"]
+
+
+def _skill_folders(root: Path) -> Iterator[Path]:
+    """Find .claude/skills, .codex/skills and the like."""
     for folder, names, _ in os.walk(root):
         for agent, name in itertools.product(names, ("skill", "skills")):
             path = Path(folder, agent, name)
-            if not agent.startswith(".") or not path.is_dir():
-                continue
-            found = sorted(path.rglob("SKILL.md")) or [path / "SKILL.md"]
-            stripped += [skill.parent.relative_to(root).as_posix() for skill in found]
-            inside = path.parent.resolve().is_relative_to(root)
-            _remove(path if inside else path.parent)
-    return tuple(sorted(stripped))
+            if agent.startswith(".") and path.is_dir():
+                yield path
+
+
+def _strip_skills(root: Path) -> tuple[str, ...]:
+    stripped = skills_of(root)
+    for path in list(_skill_folders(root)):
+        inside = path.parent.resolve().is_relative_to(root)
+        remove(path if inside else path.parent)
+    return stripped
 
 
 def _copy_tree(source: Path, target: Path) -> None:
@@ -301,9 +315,9 @@ def _clear_way(root: Path, name: str) -> Path:
     for part in parts[:-1]:
         path /= part
         if path.is_symlink() or not path.is_dir():
-            _remove(path)
+            remove(path)
             path.mkdir()
-    _remove(path / parts[-1])
+    remove(path / parts[-1])
     return path / parts[-1]
 
 
@@ -311,10 +325,10 @@ def _empty(folder: Path) -> None:
     """Empty a folder and keep it: a container may have it mounted."""
     _open_up(folder)
     for item in folder.iterdir():
-        _remove(item)
+        remove(item)
 
 
-def _remove(path: Path) -> None:
+def remove(path: Path) -> None:
     """Remove a file, a link or a tree, even one that was made read-only, too deep or too long for Python."""
     if path.is_symlink() or not path.is_dir():
         path.unlink(missing_ok=True)

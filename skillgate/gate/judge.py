@@ -38,7 +38,7 @@ from skillgate.core import (
     Verdict,
 )
 from skillgate.gate.changes import Subject
-from skillgate.gate.means import Means
+from skillgate.gate.means import Means, removed_skills
 from skillgate.lint.check import Library
 from skillgate.lint.engine import Checked, check_skill, lint_library
 from skillgate.lint.rule import Rule
@@ -306,6 +306,7 @@ def _versions(case: Case, means: Means) -> dict[str, str]:
         "agent-version": means.agent.version,
         **means.sandbox.describe(),
         **suites,
+        **removed_skills(case.suites, means.sandbox),
     }
 
 

@@ -6,13 +6,16 @@ Every prerequisite is checked here, before anything is spent.
 from __future__ import annotations
 
 import hashlib
+import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from skillgate.bench.agents.scripted import Agent, ScriptedAgent, load_script
+from skillgate.bench.host.reaper import reap_folders
 from skillgate.bench.sandbox import Sandbox, local_sandbox
 from skillgate.bench.suite import Suite
+from skillgate.bench.workspace import skills_of
 from skillgate.config import RunConfig
 from skillgate.core import SCRIPTED_AGENT, Plan
 from skillgate.errors import PrerequisiteError, UsageError
@@ -31,6 +34,12 @@ class Means(NamedTuple):
         self.agent.require(plan.arms, task_ids(suites))
         for suite in suites:
             self.sandbox.require(suite)
+
+
+def removed_skills(suites: Sequence[Suite], sandbox: Sandbox) -> dict[str, str]:
+    """Return the skills that come with a suite's repository or image: no arm gets them."""
+    found = {suite.name: (*skills_of(suite.repo), *sandbox.baked(suite)) for suite in suites}
+    return {f"kept from all arms, {name}": ", ".join(skills) for name, skills in found.items() if skills}
 
 
 def task_ids(suites: Sequence[Suite]) -> tuple[str, ...]:
@@ -71,6 +80,7 @@ def make_sandbox(run: RunConfig, python_bin: Path) -> Sandbox:
 
     Raises: PrerequisiteError without Docker, ConfigError for a wrong `network`.
     """
+    reap_folders(Path(tempfile.gettempdir()))
     if run.sandbox == "local":
         return local_sandbox(python_bin)
     from skillgate.bench.docker import docker_sandbox

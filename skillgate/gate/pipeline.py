@@ -50,7 +50,8 @@ NOTHING = "no skill changed in this range: nothing to do"
 class Options(NamedTuple):
     """What the command line adds to the configuration.
 
-    `run` overrides keys of its `run` block; `why_not` says why nothing may run, empty when it may.
+    `run` overrides keys of its `run` block; `why_not` says why nothing may run, empty when it may;
+    `checkouts` is the folder for the repositories that suites pin.
     """
 
     out: Path
@@ -62,6 +63,7 @@ class Options(NamedTuple):
     allow_unsafe_local: bool = False
     comment_id: str = "default"
     python_bin: Path = Path("/usr/bin")
+    checkouts: Path | None = None
 
 
 class Request(NamedTuple):
@@ -140,7 +142,8 @@ def plan_cases(request: Request, config: Config, options: Options) -> list[Case]
     for subject in request.subjects:
         found = (name for path in subject.paths for name in config.suites_for(path))
         names = options.suites or tuple(dict.fromkeys(found))
-        cases.append(prepare(subject, read_suites(request.source, names), linter, config, options.why_not))
+        suites = read_suites(request.source, names, options.checkouts)
+        cases.append(prepare(subject, suites, linter, config, options.why_not))
     running = sum(not case.why_not for case in cases)
     planned = [plan_case(case, config, running) for case in cases]
     if running > 1 and config.run.repeats > 1 and any(c.plan and c.plan.repeats < 2 for c in planned):

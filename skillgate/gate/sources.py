@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from skillgate.config import FILE_NAME, Config, find_root, is_root, parse
 from skillgate.document import line_of
-from skillgate.errors import ConfigError, OptionError, SuiteError
+from skillgate.errors import ConfigError, OptionError, PrerequisiteError, SuiteError
 from skillgate.git import Entry, Repository
 from skillgate.lint.rule import Rule, configure, load_rules
 from skillgate.lint.sift import NOTHING_KNOWN, Baseline, read_baseline
@@ -146,9 +146,12 @@ def read_config(source: Source, path: str | None = None) -> Config:
     )
 
 
-def read_suites(source: Source, names: Sequence[str]) -> tuple[Suite, ...]:
-    """Load suites by folder, or by `builtin:NAME`. Raises: SuiteError."""
-    return tuple(_read_suite(_suite_folder(source, name), name) for name in names)
+def read_suites(source: Source, names: Sequence[str], cache: Path | None = None) -> tuple[Suite, ...]:
+    """Load suites by folder, or by `builtin:NAME`; `cache` keeps the repositories that they pin.
+
+    Raises: SuiteError; PrerequisiteError when a repository cannot be fetched.
+    """
+    return tuple(_read_suite(_suite_folder(source, name), name, cache) for name in names)
 
 
 def read_every_rule(source: Source, config: Config) -> tuple[Rule, ...]:
@@ -204,13 +207,16 @@ def decode_text(content: bytes, path: str) -> str:
         raise ConfigError(f"{path}:1: not UTF-8 text", "Save it as UTF-8.") from None
 
 
-def _read_suite(folder: Path, name: str) -> Suite:
+def _read_suite(folder: Path, name: str, cache: Path | None) -> Suite:
     from skillgate.bench.suite import load_suite  # here, as most skills are linted without a suite
 
     try:
-        return load_suite(folder, name)
-    except SuiteError as problem:  # the user knows the suite by its name, not by where it was written out
-        raise SuiteError(problem.message.replace(folder.as_posix(), name), problem.hint) from None
+        return load_suite(folder, name, cache)
+    except (
+        SuiteError,
+        PrerequisiteError,
+    ) as problem:  # users know it by its name, not by where it was written
+        raise type(problem)(problem.message.replace(folder.as_posix(), name), problem.hint) from None
 
 
 def _suite_folder(source: Source, name: str) -> Path:

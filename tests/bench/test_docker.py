@@ -18,8 +18,10 @@ import pytest
 from docker.errors import DockerException
 
 from skillgate.bench.check import TaskCheck, check_suite
-from skillgate.bench.docker import LABEL, docker_sandbox
+from skillgate.bench.docker import docker_sandbox
 from skillgate.bench.failure import Failure
+from skillgate.bench.host.owner import LABEL
+from skillgate.bench.images.recipe import Environment
 from skillgate.bench.sandbox import OUTPUT_LIMIT, Limit, Phase, Sandbox, SandboxFailure, Session
 from skillgate.bench.suite import Limits, load_suite
 from skillgate.bench.workspace import Workspace
@@ -304,12 +306,36 @@ def test_the_suites_own_image_comes_first(tiny_suite: Path, docker_image: str) -
 
 
 @pytest.mark.docker
+def test_a_suite_that_sets_its_repository_up(tiny_suite: Path, docker_image: str, tmp_path: Path) -> None:
+    setup = (
+        "mkdir -p /opt/x/.claude/skills/baked; touch /opt/x/.claude/skills/baked/SKILL.md; echo 1 > /opt/x/y"
+    )
+    made = Environment(base=docker_image, setup=setup, network=False)
+    suite = msgspec.structs.replace(load_suite(tiny_suite), environment=made)
+    sandbox = docker_sandbox(None)
+    sandbox.require(suite)
+    (built,) = {name.split()[1] for name in sandbox.describe() if "skillgate-built" in name}
+    try:
+        with (
+            Workspace.create(suite, tmp_path) as place,
+            sandbox.session(place, Phase.AGENT, LIMITS) as session,
+        ):
+            assert said(session, "cat /opt/x/y; ls -A /opt/x/.claude/skills; pwd; ls") == (
+                "1\n/workspace\ncalc\nrun.sh\ntests\n"
+            )
+    finally:
+        with closing(docker.from_env()) as client:
+            client.images.remove(built)
+
+
+@pytest.mark.docker
 def test_an_image_that_is_not_there(tiny_suite: Path, docker_image: str) -> None:
-    with pytest.raises(PrerequisiteError, match="the image no-such/image:1 is not on this machine") as caught:
-        docker_sandbox("no-such/image:1")
-    assert "docker pull no-such/image:1" in caught.value.hint
-    other = msgspec.structs.replace(load_suite(tiny_suite), image="no-such/image:2")
-    with pytest.raises(PrerequisiteError, match="no-such/image:2 is not on this machine"):
+    name = "127.0.0.1:9/no-such/image"  # no registry listens there
+    with pytest.raises(PrerequisiteError, match=f"the image {name}:1 is not on this machine") as caught:
+        docker_sandbox(f"{name}:1")
+    assert f"docker pull {name}:1" in caught.value.hint
+    other = msgspec.structs.replace(load_suite(tiny_suite), image=f"{name}:2")
+    with pytest.raises(PrerequisiteError, match=f"{name}:2 is not on this machine"):
         docker_sandbox(docker_image).require(other)
     with pytest.raises(PrerequisiteError, match="no image is named") as caught:
         docker_sandbox(None).require(load_suite(tiny_suite))

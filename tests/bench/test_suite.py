@@ -31,6 +31,15 @@ def edit(folder: Path, name: str, old: str, new: str) -> None:
     path.write_text(text.replace(old, new, 1), encoding="utf-8")
 
 
+@pytest.mark.parametrize("second", ["dockerfile: Dockerfile", "environment: {}"])
+def test_a_suite_has_one_way_to_its_image(tiny_suite: Path, second: str) -> None:
+    edit(tiny_suite, "suite.yml", "version: 1", f"version: 1\nimage: example/image:1\n{second}")
+    key = second.partition(":")[0]
+    with pytest.raises(SuiteError) as caught:
+        load_suite(tiny_suite)
+    assert caught.value.message == f"{tiny_suite}/suite.yml:3: both `image` and `{key}`"
+
+
 def test_loads_everything(tiny_suite: Path) -> None:
     edit(tiny_suite, TASK, "difficulty: easy", "difficulty: hard\nlimits: {cpus: 2, memory-mb: 64}")
     edit(tiny_suite, "suite.yml", "version: 1", "version: 1\nimage: example/image:1")

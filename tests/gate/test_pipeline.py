@@ -400,6 +400,11 @@ def test_branching_off_before_the_judge_was_there_does_not_choose_another(repo: 
     assert report.notes == ()
 
 
+def test_skills_that_no_arm_gets_are_listed(changed: Any, tmp_path: Path) -> None:
+    (one,) = gate(changed, tmp_path, run={"repeats": 1}).reports
+    assert one.versions["kept from all arms, tiny"] == ".claude/skills/old"
+
+
 def test_renamed_out_of_the_patterns_it_is_still_judged(repo: Any, tmp_path: Path) -> None:
     text = (repo.folder / "skillgate.yml").read_text()
     repo.write("skillgate.yml", text + 'skills: ["skills/**"]\n')

@@ -116,7 +116,7 @@ def test_no_suite_there_names_what_there_is(repo: Any, name: str) -> None:
     assert caught.value.message == f"{name}: no suite there (no suite.yml)"
     assert caught.value.hint == (
         "Name its folder, or one of: builtin:ci-workflows, builtin:hourbook, builtin:notesboard,"
-        " builtin:relaydesk, builtin:textkit."
+        " builtin:relaydesk, builtin:template, builtin:textkit."
     )
 
 
