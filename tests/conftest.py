@@ -46,13 +46,13 @@ graders:
     run: test -f calc/double.py
     kind: fail-to-pass
   - name: old-suite
-    run: python3 -m unittest discover -s tests
+    run: python3 -IB tests/test_add.py
     kind: pass-to-pass
 """
 
 DOUBLES = """\
 import os, sys
-sys.path.insert(0, os.getcwd())
+sys.path.append(os.getcwd())
 from junit import write
 try:
     from calc.double import double
@@ -71,11 +71,13 @@ def write(name, cases):
 """
 
 OLD_TEST = """\
-import unittest
+import os, sys, unittest
+sys.path.append(os.getcwd())
 from calc import add
 class AddTest(unittest.TestCase):
     def test_add(self):
         self.assertEqual(add(1, 2), 3)
+unittest.main()
 """
 
 SOLUTION = """\

@@ -83,3 +83,52 @@ def test_a_crash_is_told_from_a_failure(peers: ModuleType) -> None:
     crash = "Traceback (most recent call last):\n  ...\nValueError: bad\n"
     assert peers.heard(1, "", crash) == ([], "ValueError: bad")
     assert peers.heard(-9, "", "") == ([], "signal 9")
+
+
+@pytest.fixture(scope="module")
+def sandbox() -> Iterator[ModuleType]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(ROOT / "benchmarks")
+        yield importlib.import_module("sandbox")
+
+
+def titles(page: str) -> list[str]:
+    return re.findall(r"^(\w+): ", page, re.MULTILINE)
+
+
+def test_the_costs_of_a_run_are_shown(sandbox: ModuleType, capsys: Any) -> None:
+    sandbox.main(["--sandbox", "local", "--runs", "2", "--long", "4"])
+    page = capsys.readouterr().out
+    assert titles(page) == ["Throughput", "Growth", "Memory"]
+    assert re.findall(r"^\| ([124]) \| \d+ \| \d\.\d{3} \|$", page, re.MULTILINE) == ["1", "2", "4"]
+    assert re.search(
+        r"Growth: the last of 4 runs .* \(\d+\.\d{3} times; [+-]\d+\.\d% on a straight line", page
+    )
+    assert re.search(r"Memory: below 200 MB: met \(at most \d+\.\d MB\)", page)
+
+
+@pytest.mark.docker
+def test_the_costs_of_a_container_are_shown(sandbox: ModuleType, docker_image: str, capsys: Any) -> None:
+    sandbox.main(["--image", docker_image, "--repeats", "1", "--runs", "0", "--long", "0", "--profile", "2"])
+    page = capsys.readouterr().out
+    assert titles(page) == ["Overhead", "Profile"]
+    rows = dict(re.findall(r"^\| (.+?) \| (\S*) \| .*\|$", page, re.MULTILINE))
+    assert {"POST /containers/create", "POST /containers/start", "everything else"} <= set(rows)
+    assert rows["POST /containers/create"] == "2.0"  # one for the agent, one for the graders
+
+
+def test_a_run_that_fails_is_not_timed(
+    sandbox: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: Any
+) -> None:
+    monkeypatch.setattr(sandbox, "COMMAND", "true")
+    with pytest.raises(SystemExit, match="a run is failed"):
+        sandbox.main(["--sandbox", "local", "--runs", "1", "--long", "0"])
+    assert capsys.readouterr().out == ""
+
+
+def test_growth_is_told_from_noise(sandbox: ModuleType) -> None:
+    steady, rising = [1.0, 1.2, 0.8, 1.0] * 50, [1 + number / 1000 for number in range(200)]
+    assert (sandbox.ends(steady), round(sandbox.slope(steady), 4)) == ((1.0, 1.0), 0.0)
+    assert sandbox.ends(rising) == pytest.approx((1.0245, 1.1745))
+    assert sandbox.slope(rising) == pytest.approx(0.001)
+    assert (sandbox.ends([3.0]), sandbox.slope([3.0])) == ((3.0, 3.0), 0.0)

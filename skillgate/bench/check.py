@@ -15,7 +15,7 @@ from pathlib import Path
 from skillgate.bench.grade import grade
 from skillgate.bench.sandbox import Phase, Sandbox, SandboxFailure
 from skillgate.bench.suite import Suite, Task
-from skillgate.bench.tamper import early_exits, plants
+from skillgate.bench.tamper import early_exits, plants, wreck
 from skillgate.bench.workspace import Workspace
 from skillgate.core import Grade, GradeKind
 from skillgate.errors import SuiteError
@@ -37,6 +37,7 @@ class _Attempt(Struct, kw_only=True):
     left_out: tuple[str, ...] = ()
 
 
+_MEND = "let it want a JUnit report, run `python3 -I`, or protect the file"
 Try = Callable[..., _Attempt]
 """Grades a task with `patch=` or `files=`, or with neither."""
 
@@ -95,10 +96,11 @@ def _flaws(task: Task, tried: Try, times: int) -> Iterator[str]:
 
 def _fooled(task: Task, suite: Suite, tried: Try) -> Iterator[str]:
     """Try to be graded well without doing the task."""
-    yield from _of_tampering(task, plants(task, suite.repo), tried(), tried)
+    found = list(_of_tampering(task, plants(task, suite.repo), {}, tried))
+    found += _of_tampering(task, plants(task, suite.repo), wreck(task, suite.repo), tried)
     if exits := early_exits(task):
-        empty = tried(files=dict.fromkeys(exits, ""))
-        yield from _of_tampering(task, exits, empty, tried)
+        found += _of_tampering(task, exits, dict.fromkeys(exits, ""), tried)
+    yield from dict.fromkeys(found)
 
 
 def _attempt(
@@ -129,19 +131,25 @@ def _passes(attempt: _Attempt) -> bool:
     return all(one.passed for one in attempt.grades if one.kind is GradeKind.FAIL_TO_PASS)
 
 
-def _of_tampering(task: Task, files: Mapping[str, str], honest: _Attempt, tried: Try) -> Iterator[str]:
-    """Say which grader that fails honestly lets itself be fooled into passing, and by which of the files."""
-    failed = {one.grader for one in honest.grades if not one.passed}
-    fooled = _passed_of(failed, tried(files=files))
-    for name, text in files.items() if fooled else ():
-        for grader in sorted(found := _passed_of(fooled, tried(files={name: text}))):
-            yield (
-                f"{task.id}: tampering: grader `{grader}` passes when an agent leaves a certain `{name}`: "
-                "let it want a JUnit report, run `python3 -I`, or protect the file"
-            )
-        fooled -= found
-    for grader in sorted(fooled):
-        yield f"{task.id}: tampering: grader `{grader}` passes when an agent leaves certain files together"
+def _of_tampering(task: Task, files: Mapping[str, str], base: Mapping[str, str], tried: Try) -> Iterator[str]:
+    """Say which grader that `base` fails lets itself be fooled into passing, and by which of the files."""
+    failed = {one.grader for one in tried(files=base).grades if not one.passed}
+    fooled = _passed_of(failed, tried(files={**base, **files}))
+    while fooled:
+        grader = min(fooled)
+        names = list(files)
+        while len(names) > 1:  # halve them while one half is enough
+            halves = names[: len(names) // 2], names[len(names) // 2 :]
+            tries = ((half, {**base, **{name: files[name] for name in half}}) for half in halves)
+            names = next((half for half, some in tries if _passed_of({grader}, tried(files=some))), [])
+        if names:
+            what = f"a certain `{names[0]}`"
+            found = _passed_of(fooled, tried(files={**base, names[0]: files[names[0]]}))
+        else:
+            what, found = "certain files together", {grader}
+        for one in sorted(found):
+            yield f"{task.id}: tampering: grader `{one}` passes when an agent leaves {what}: {_MEND}"
+        fooled -= found or {grader}
 
 
 def _passed_of(graders: set[str], attempt: _Attempt) -> set[str]:

@@ -7,19 +7,21 @@ command, the machine, or the engine.
 
 from __future__ import annotations
 
+import signal
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import cast
 
 import docker
-from docker.errors import APIError, DockerException, ImageNotFound
+from docker.errors import APIError, DockerException, ImageNotFound, InvalidVersion
 from docker.models.containers import Container
 from requests.exceptions import RequestException
 from urllib3.exceptions import HTTPError
 
 from skillgate.bench.failure import Failure
+from skillgate.bench.host.cgroup import Account, account_of
 from skillgate.bench.host.disk import DiskWatch
 from skillgate.bench.images.engine import ENGINE_ERRORS
 from skillgate.bench.network.netns import listen_inside
@@ -29,6 +31,8 @@ from skillgate.bench.sandbox import KILLED, Capture, CommandResult, Limit, Sandb
 _IDLE_PROCESSES = 2  # the init and `sleep`
 _IN_ORDER = 'exec sh -c "$0" 2>&1'  # two streams would arrive in any order
 _LATE_S = 0.2
+_FILE_TOO_LARGE = 128 + signal.SIGXFSZ
+_NEVER = "0001-01-01T00:00:00Z"  # how the engine says it
 _MEMORY = (  # version 2, then 1: how many were killed, and whether the limit was ever met
     "cat /sys/fs/cgroup/memory.events || cd /sys/fs/cgroup/memory && cat memory.oom_control && "
     "echo max $(($(cat memory.max_usage_in_bytes) * 50 / $(cat memory.limit_in_bytes) / 49))"
@@ -54,6 +58,9 @@ class ContainerSession:
         self._env = env
         self._interrupted = interrupted
         self._oom_kills = 0
+        self._account: Account | None = None
+        self._ended = _NEVER  # when it ended last, by our own doing
+        self._paused = False
         self._tunnel: tuple[Tunnel, int] | None = None
         self._door: Door | None = None
         self._disk: DiskWatch | None = None
@@ -69,7 +76,7 @@ class ContainerSession:
         """Start it, and watch what it writes until it is removed. Raises: SandboxFailure."""
         with trouble(Failure.SANDBOX_START):
             self._container.start()
-            self._open_door()
+            self._begin()
         with disk:
             self._disk = disk
             yield
@@ -77,16 +84,23 @@ class ContainerSession:
     def run(self, command: str, timeout_s: float) -> CommandResult:
         """Run `sh -c command` in the folder of the repository. Raises: SandboxFailure."""
         self._refuse_interrupted()
-        if self._disk is not None and self._disk.exceeded:
-            return CommandResult(exit_code=KILLED, output="", wall_s=0.0, limit=Limit.DISK)
+        started = time.monotonic()
+        try:
+            if not self._is_over_disk():
+                return self._run(command, timeout_s)
+        except SandboxFailure:  # an end that we put to it ourselves explains the loss
+            self._refuse_interrupted()
+            if not self._is_over_disk():
+                raise
+        wall_s = time.monotonic() - started
+        return CommandResult(exit_code=KILLED, output="", wall_s=wall_s, limit=Limit.DISK)
+
+    def _run(self, command: str, timeout_s: float) -> CommandResult:
         started = time.monotonic()
         capture, expired = Capture(), threading.Event()
         with trouble(Failure.SANDBOX_LOST):
-            exec_id = self._stream(command, timeout_s, capture, expired)
+            exit_code, limit = self._execute(command, timeout_s, capture, expired)
             wall_s = time.monotonic() - started
-            self._refuse_interrupted()
-            self._note_doors()
-            exit_code, limit = self._settle(exec_id, expired)
         return CommandResult(
             exit_code=exit_code,
             output=capture.text(),
@@ -94,6 +108,20 @@ class ContainerSession:
             limit=limit,
             unreachable=self.unreachable,
         )
+
+    def _execute(
+        self, command: str, timeout_s: float, capture: Capture, expired: threading.Event
+    ) -> tuple[int, Limit | None]:
+        try:
+            exec_id = self._stream(command, timeout_s, capture, expired)
+            self._refuse_interrupted()
+            self._note_doors()
+            return self._settle(exec_id, expired)
+        except APIError:  # we may have ended the container before the command began, or while we asked
+            if (limit := self._limit_of(expired)) is None:
+                raise
+            self._restart()
+            return KILLED, limit
 
     def kill(self) -> bool:
         """End everything in the container, from any thread; return False when the engine does not."""
@@ -110,14 +138,16 @@ class ContainerSession:
             self._note_doors()
             self._door = None
 
-    def _open_door(self) -> None:
-        """Let the container out; it gets a new network namespace at every start."""
-        if self._tunnel is None:
-            return
-        tunnel, port = self._tunnel
+    def _begin(self) -> None:
+        """Find what belongs to the container since it was started: its account, a door into its network."""
         self._container.reload()
-        pid = int(self._container.attrs["State"]["Pid"])
-        self._door = tunnel.serve(listen_inside(pid, str(self._container.id), port))
+        container, pid = str(self._container.id), int(self._container.attrs["State"]["Pid"])
+        self._ended = self._container.attrs["State"]["FinishedAt"]
+        self._account = account_of(container, pid)
+        self._oom_kills = 0
+        if self._tunnel is not None:
+            tunnel, port = self._tunnel
+            self._door = tunnel.serve(listen_inside(pid, container, port))
 
     def _note_doors(self) -> None:
         if self._door is not None:
@@ -133,7 +163,11 @@ class ContainerSession:
 
         def expire() -> None:
             expired.set()
-            if not self.kill():
+            try:
+                self._container.reload()
+                self._paused = self._container.status == "paused"  # a kill ends that too
+                self._container.kill()
+            except ENGINE_ERRORS:
                 stream.close()  # nothing else ends the wait
 
         clock = threading.Timer(timeout_s, expire)
@@ -160,24 +194,42 @@ class ContainerSession:
             if limit := self._limit_of(expired):
                 self._restart()
                 return exit_code, limit
-            self._refuse_lost()
+        if (not is_idle or exit_code == KILLED) and self._ended_for_memory():
+            self._restart()
+            return exit_code, Limit.MEMORY
         limit = Limit.MEMORY if self._ran_out_of_memory() and exit_code else None
-        if not is_idle:
+        if limit is None and exit_code == _FILE_TOO_LARGE:
+            limit = Limit.DISK
+        if not is_idle or limit is Limit.MEMORY:  # shared memory may hold what it took, without a process
             self._restart()
         return exit_code, limit
 
     def _limit_of(self, expired: threading.Event) -> Limit | None:
-        """Return what the container was killed for, by us. Raises: SandboxFailure when the disk is full."""
-        if self._disk is not None and self._disk.full:
-            raise SandboxFailure(Failure.DISK_FULL, "next to nothing is left of the disk with the runs")
-        if self._disk is not None and self._disk.exceeded:
+        """Return what the container was killed for, by us. Raises: SandboxFailure for what is no limit."""
+        if self._is_over_disk():
             return Limit.DISK
+        if self._paused:
+            raise SandboxFailure(Failure.SANDBOX_LOST, "the container was paused from outside")
         return Limit.CLOCK if expired.is_set() else None
 
-    def _refuse_lost(self) -> None:
+    def _is_over_disk(self) -> bool:
+        """Say whether it wrote too much. Raises: SandboxFailure when the disk is full and it did not."""
+        if self._disk is not None and self._disk.full:
+            raise SandboxFailure(Failure.DISK_FULL, "next to nothing is left of the disk with the runs")
+        return self._disk is not None and self._disk.exceeded
+
+    def _ended_for_memory(self) -> bool:
+        """Say whether the kernel ended it all, as it does when files in memory met the container's limit.
+
+        Raises: SandboxFailure when it was ended by anybody else.
+        """
         self._container.reload()
-        if self._container.status != "running":
-            raise SandboxFailure(Failure.SANDBOX_LOST, "the container was ended from outside")
+        state = self._container.attrs["State"]
+        if state["Status"] == "running" and state["FinishedAt"] == self._ended:
+            return False
+        if state["OOMKilled"] and not self._oom_kills:  # it stays true after a kill that was survived
+            return True
+        raise SandboxFailure(Failure.SANDBOX_LOST, "the container was ended from outside")
 
     def _exit_code(self, exec_id: str) -> int:
         """Return the exit code; the engine may know it a moment after the output has ended."""
@@ -193,7 +245,13 @@ class ContainerSession:
 
         Raises: SandboxFailure when it killed although the limit was never met: the machine had none left.
         """
-        output = cast(bytes, self._container.exec_run(["sh", "-c", _MEMORY]).output)
+        with suppress(OSError):  # it has ended
+            if self._account is not None and self._account.oom_kills() <= self._oom_kills:
+                return False
+        asked = self._container.exec_run(["sh", "-c", _MEMORY])
+        if asked.exit_code == KILLED:  # there is not even room for the question
+            return True
+        output = cast(bytes, asked.output)
         rows = [line.split() for line in output.decode("utf-8", "replace").splitlines()]
         counts = {row[0]: int(row[1]) for row in rows if len(row) == 2 and row[1].isdigit()}
         before, self._oom_kills = self._oom_kills, counts.get("oom_kill", 0)
@@ -204,17 +262,20 @@ class ContainerSession:
         return True
 
     def _is_idle(self) -> bool:
+        """Ask the kernel's count: a list of processes misses who forks and ends faster than it is made."""
         try:
-            return len(self._container.top()["Processes"] or ()) == _IDLE_PROCESSES
-        except APIError:  # it has ended, or the engine's machine has no `ps`: assume the worse
+            if self._account is not None:
+                return self._account.processes() == _IDLE_PROCESSES
+            facts = self._client.api.stats(str(self._container.id), stream=False, one_shot=True)
+        except (APIError, InvalidVersion, OSError):  # it has ended, or the engine is too old
             return False
+        return bool(facts.get("pids_stats", {}).get("current") == _IDLE_PROCESSES)
 
     def _restart(self) -> None:
         """End every process; files stay."""
         self.close_door()
         self._container.restart(timeout=0)
-        self._open_door()
-        self._oom_kills = 0
+        self._begin()
 
     def _refuse_interrupted(self) -> None:
         if self._interrupted.is_set():

@@ -10,9 +10,9 @@ import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import closing, contextmanager, suppress
-from pathlib import Path
 
 import docker
+from docker.errors import NotFound
 from docker.models.containers import Container
 from docker.types import Mount, Ulimit
 
@@ -39,6 +39,7 @@ MAX_FILES = 200_000
 _IDLE = ["sleep", "infinity"]
 _KEEPER = "65534:65534"  # idles as somebody else, so that no command can end the container
 _UID_FOR_ROOT = 1000
+_PATH_MAX = 4096 - 256 - 1  # with the longest name in it
 _OPEN_NETWORK = "Run as root or with passwordless sudo beside the engine, or remove `network`."
 _NO_NETWORK = ("GOPROXY", "GOSUMDB", "CARGO_NET_OFFLINE", "UV_OFFLINE", "MAVEN_ARGS")
 
@@ -69,7 +70,8 @@ class _DockerSandbox:
         self._default_image = image
         self._interrupted = threading.Event()
         self._open: set[ContainerSession] = set()
-        info = ask_engine(lambda client: client.info())
+        self._left: set[str] = set()
+        info, self._api_version = ask_engine(lambda client: (client.info(), client.api.api_version))
         self._engine, self._cpus = str(info["ServerVersion"]), int(info["NCPU"])
         self._allowed = allowed
         self._tunnel = _tunnel(allowed)
@@ -94,7 +96,7 @@ class _DockerSandbox:
         image = self._image_of(workspace.suite)
         with trouble(Failure.SANDBOX_START):
             user = _hand_over(workspace)
-            client = docker.from_env()
+            client = docker.from_env(version=self._api_version)  # else each asks the engine for it
         with closing(client):
             with trouble(Failure.SANDBOX_START):
                 container = self._create(client, image, workspace, phase, limits)
@@ -114,9 +116,17 @@ class _DockerSandbox:
                     yield session
             finally:
                 self._open.discard(session)
-                with suppress(*ENGINE_ERRORS):  # an engine that died has its label to clean up by
-                    container.remove(force=True, v=True)
+                self._remove(client, str(container.id))
                 session.close_door()
+
+    def _remove(self, client: docker.DockerClient, container: str) -> None:
+        """Remove a container, and what an engine that was gone could not; a reaper finds the rest."""
+        self._left.add(container)
+        for left in tuple(self._left):
+            with suppress(*ENGINE_ERRORS):
+                with suppress(NotFound):
+                    client.api.remove_container(left, force=True, v=True)
+                self._left.discard(left)
 
     def _image_of(self, suite: Suite) -> Image:
         """Return the image, which was there before anything ran. Raises: SandboxFailure."""
@@ -200,7 +210,12 @@ def _hand_over(workspace: Workspace) -> str:
     """Return the user that commands run as, never root, and make the files its own."""
     if os.geteuid() != 0:
         return f"{os.geteuid()}:{os.getegid()}"
-    for folder, names, files in os.walk(workspace.root):
-        for name in (*names, *files):
-            os.chown(Path(folder, name), _UID_FOR_ROOT, _UID_FOR_ROOT, follow_symlinks=False)
+    folders = [str(workspace.root)]
+    for folder in folders:  # grows while it is walked: os.walk recurses, and an agent nests by the thousand
+        if len(os.fsencode(folder)) >= _PATH_MAX:  # only an agent gets there, and it is its own
+            continue
+        with os.scandir(folder) as entries:
+            for entry in entries:
+                os.chown(entry.path, _UID_FOR_ROOT, _UID_FOR_ROOT, follow_symlinks=False)
+                folders += [entry.path] if entry.is_dir(follow_symlinks=False) else []
     return f"{_UID_FOR_ROOT}:{_UID_FOR_ROOT}"

@@ -27,7 +27,7 @@ _NOT_RUN = "the report does not list this test case"
 
 
 def grade(task: Task, workspace: Workspace, session: Session) -> tuple[Grade, ...]:
-    """Run the graders one by one, each with empty results.
+    """Run the graders one by one, each with the same files and empty results.
 
     Raises: SandboxFailure(GRADER_BROKEN) when a grader's program is not in the sandbox.
     """
@@ -44,7 +44,7 @@ def unreached(task: Task) -> tuple[Grade, ...]:
 
 
 def _grade(grader: Grader, workspace: Workspace, session: Session) -> tuple[Grade, ...]:
-    workspace.clear_results()
+    workspace.start_over()
     result = session.run(grader.run, grader.timeout_s)
     if result.exit_code in (126, 127) and (missing := _missing_programs(grader, session)):
         detail = f"grader `{grader.name}`: not in the sandbox: {', '.join(missing)}"
@@ -73,7 +73,8 @@ def _of_report(grader: Grader, result: CommandResult, report: Path) -> tuple[Gra
         try:
             problems = read_junit(report)
         except (OSError, ValueError) as problem:
-            trouble = f"no usable report {report.name}: {problem}\n{_said(grader, result)}"
+            why = problem.strerror if isinstance(problem, OSError) else problem  # no path of this machine
+            trouble = f"no usable report {report.name}: {why}\n{_said(grader, result)}"
     details = {case: trouble or problems.get(case, _NOT_RUN) for case in grader.cases}
     return tuple(
         Grade(grader=f"{grader.name}/{case}", kind=grader.kind, passed=not detail, detail=_short(detail))

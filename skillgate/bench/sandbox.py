@@ -282,10 +282,13 @@ class _LocalSession:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         marker = f"HOME={self._env['HOME']}".encode()
+        quiet = 0
         for _ in range(20):  # whoever forks while we look is found in the next round
             strays = [pid for pid in _processes() if marker in _environ(pid)]
-            if not strays:
+            quiet = 0 if strays else quiet + 1
+            if quiet == 2:
                 break
+            time.sleep(_TICK_S / 10)  # in the middle of an exec a process shows no environment
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)

@@ -15,8 +15,8 @@ from xml.sax.saxutils import quoteattr
 from skillgate.bench.suite import Task, files_of
 
 _MODULES = (
-    "sitecustomize", "usercustomize", "conftest", "unittest", "pytest", "json", "re", "os", "io", "ast",
-    "abc", "copy", "yaml", "typing", "pathlib", "subprocess", "tempfile", "shutil", "datetime", "tomllib",
+    "sitecustomize", "usercustomize", "conftest", "unittest", "datetime", "pytest", "json", "re", "os", "io",
+    "ast", "abc", "copy", "yaml", "typing", "pathlib", "subprocess", "tempfile", "shutil", "tomllib",
     "xml", "csv", "importlib", "contextlib", "traceback", "junit_unittest",
 )  # fmt: skip
 _PROGRAMS = ("sh", "env", "python", "python3", "pytest", "node", "npm", "git", "make")
@@ -55,11 +55,18 @@ def plants(task: Task, repo: Path) -> dict[str, str]:
     reports = json.dumps(dict(_reports(task)))
     python, node = _PYTHON.format(reports=reports), _NODE.format(reports=reports)
     folders = {"", *(f"{name.rpartition('/')[0]}/" for name in files_of(repo) if "/" in name)}
-    files = {f"{folder}{module}.py": python for folder in folders for module in _MODULES}
+    tests = (task.tests, task.folder.parent.parent / "tests")
+    modules = (*_MODULES, *(Path(name).stem for folder in tests for name in files_of(folder)))
+    files = {f"{folder}{module}.py": python for folder in sorted(folders) for module in modules}
     files |= dict.fromkeys(_PROGRAMS, "#!/bin/sh\nexit 0\n")
     files |= {"index.js": node, "node_modules/assert/index.js": node, "node_modules/node:test/index.js": node}
     files |= _RUNNERS
     return {name: text for name, text in files.items() if name not in task.deliverables}
+
+
+def wreck(task: Task, repo: Path) -> dict[str, str]:
+    """Return all that an agent may change, emptied: what worked before no longer does."""
+    return {name: "" for name in files_of(repo) if not task.protects(name) and not (repo / name).is_symlink()}
 
 
 def early_exits(task: Task) -> dict[str, str]:

@@ -13,9 +13,10 @@ import shutil
 import stat
 import subprocess
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from fnmatch import fnmatchcase
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
@@ -46,6 +47,7 @@ DECIDE_HOW_TESTS_RUN = (
     "vitest.config.*",
 )
 """Names of files that are graded only where a task asks for them: they speak for no solution."""
+_LEADS_OUT = "is a link that leads out of the repository"
 
 
 @contextmanager
@@ -73,6 +75,8 @@ class Workspace:
         self.results = root / "results"
         self.stripped: tuple[str, ...] = ()
         self._installed: tuple[str, ...] = ()
+        self._fill: Callable[[], list[str]] | None = None  # puts an agent's changes in
+        self._given: dict[str, tuple[int, int]] | None = None  # what the last grader got
 
     @classmethod
     @_host_files()
@@ -172,10 +176,15 @@ class Workspace:
         Returns: the copy, and a sentence for each change that was left out.
         """
         with Workspace.create(suite, self.root.parent) as clean:
-            left_out = clean._take(self, changed, task)
-            clean._protect(suite, task)
+            clean._fill = partial(clean._put_in, self, changed, task)
+            left_out = clean._fill()
             clean._add_tests(suite, task)
             yield clean, left_out
+
+    def _put_in(self, other: Workspace, changed: Sequence[str], task: Task) -> list[str]:
+        left_out = self._take(other, changed, task)
+        self._protect(self.suite, task)
+        return left_out + self._cut_links(changed)
 
     @_host_files()
     def _take(self, other: Workspace, changed: Sequence[str], task: Task) -> list[str]:
@@ -183,18 +192,31 @@ class Workspace:
         room = task.limits.disk_mb * 1_000_000
         names = [name for name in changed if not task.protects(name) and not _is_long(name)]
         left_out = [f"`{shown(name)[:40]}...` has too long a path" for name in changed if _is_long(name)]
-        for name in sorted(names, key=lambda name: _is_file(other.workspace / name)):
-            source = other.workspace / name
+        there = {name: other.workspace / name for name in names if _is_there(other.workspace, name)}
+        for name in sorted(names, key=there.__contains__):
+            source = there.get(name)
             if why_not := _why_not(source, name, task, room):
                 left_out.append(f"`{shown(name)}` {why_not}")
-            elif _is_file(source):
+            elif source is None:
+                remove(self.workspace / name)
+            else:
                 room -= source.lstat().st_size
                 if not source.is_symlink():
                     _allow(source, stat.S_IRUSR)  # the agent may have taken it away
                 _copy(source, _clear_way(self.workspace, name))
-            else:
-                remove(self.workspace / name)
         return left_out
+
+    @_host_files()
+    def _cut_links(self, names: Sequence[str]) -> list[str]:
+        """Remove the links that lead out by way of other links, which shows only when all are in place."""
+        links = [name for name in names if not _is_long(name) and (self.workspace / name).is_symlink()]
+        out = [name for name in links if not self._holds(self.workspace / name)]
+        for name in out:
+            remove(self.workspace / name)
+        return [f"`{shown(name)}` {_LEADS_OUT}" for name in out]
+
+    def _holds(self, link: Path) -> bool:
+        return Path(os.path.realpath(link)).is_relative_to(self.workspace)
 
     @_host_files()
     def _protect(self, suite: Suite, task: Task) -> None:
@@ -212,20 +234,36 @@ class Workspace:
             _copy_tree(source, self.tests)
 
     @_host_files()
-    def clear_results(self) -> None:
-        """Empty the results folder for the next grader."""
+    def start_over(self) -> None:
+        """Give the next grader what the first one got, whatever code of the agent did in between."""
         _empty(self.results)
+        if self._fill is None:
+            return
+        before, self._given = self._given, _changes_of(self.workspace)
+        if before is None:
+            return
+        _empty(self.home)
+        _empty(self.temp)
+        if self._given != before:
+            _empty(self.workspace)
+            _copy_tree(self.suite.repo, self.workspace)
+            _strip_skills(self.workspace)
+            self._fill()
+            _give(self.workspace)
+            self._given = _changes_of(self.workspace)
 
 
-def _why_not(source: Path, name: str, task: Task, room: int) -> str:
+def _why_not(source: Path | None, name: str, task: Task, room: int) -> str:
     """Say why a change is not graded, an empty string when it is."""
-    if name not in task.deliverables and any(fnmatchcase(source.name, one) for one in DECIDE_HOW_TESTS_RUN):
+    if name not in task.deliverables and any(
+        fnmatchcase(Path(name).name, one) for one in DECIDE_HOW_TESTS_RUN
+    ):
         return "decides how tests run"
-    if not _is_file(source):  # deleted
+    if source is None:  # deleted
         return ""
     facts = source.lstat()
     if stat.S_ISLNK(facts.st_mode):
-        return "" if _stays_inside(name, source) else "is a link that leads out of the repository"
+        return "" if _stays_inside(name, source) else _LEADS_OUT
     if not stat.S_ISREG(facts.st_mode):
         return "is no plain file"
     return "" if facts.st_size <= room else "claims more bytes than the disk limit"
@@ -240,8 +278,11 @@ def _is_long(name: str) -> bool:
     return len(os.fsencode(name)) > MAX_PATH_BYTES
 
 
-def _is_file(path: Path) -> bool:
-    """Say whether there is anything but a folder; a link is."""
+def _is_there(root: Path, name: str) -> bool:
+    """Say whether a file, or a link, has this name; what is seen through a link to a folder has another."""
+    path = root / name
+    if any((root / parent).is_symlink() for parent in PurePosixPath(name).parents):
+        return False
     return path.is_symlink() or (path.exists() and not path.is_dir())
 
 
@@ -263,6 +304,26 @@ def _open_up(root: Path) -> list[Path]:
         with suppress(OSError):
             folders += [Path(entry) for entry in os.scandir(folder) if entry.is_dir(follow_symlinks=False)]
     return folders
+
+
+def _changes_of(root: Path) -> dict[str, tuple[int, int]]:
+    """Return when everything below `root` was last changed, by the clock that nobody can set back."""
+    found: dict[str, tuple[int, int]] = {}
+    folders = [os.fspath(root)]
+    for folder in folders:  # grows while it is walked
+        with suppress(OSError), os.scandir(folder) as entries:  # one that was closed has changed itself
+            for entry in entries:
+                facts = entry.stat(follow_symlinks=False)
+                found[entry.path] = facts.st_ino, facts.st_ctime_ns
+                folders += [entry.path] if stat.S_ISDIR(facts.st_mode) else []
+    return found
+
+
+def _give(folder: Path) -> None:
+    """Let everything below belong to whom the folder belongs: to the user of a sandbox, if we are root."""
+    owner = folder.stat()
+    for path in _changes_of(folder) if os.geteuid() == 0 else ():
+        os.chown(path, owner.st_uid, owner.st_gid, follow_symlinks=False)
 
 
 def skills_of(root: Path) -> tuple[str, ...]:
@@ -302,6 +363,8 @@ def _copy(source: Path, target: Path) -> None:
     if source.is_symlink():
         target.symlink_to(source.readlink())
         return
+    if not source.is_file():  # a device or a pipe may have no end
+        raise SuiteError(f"{source.as_posix()}: no plain file", "Remove it from the suite.")
     shutil.copyfile(source, target)
     target.chmod(0o755 if os.access(source, os.X_OK) else 0o644)
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from skillgate import __version__
+from skillgate.bench.host.owner import mark
 from skillgate.bench.journal import FILE_NAME as JOURNAL_NAME
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
@@ -85,6 +86,7 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
     tip, target = repository.commit(head), repository.commit(base or repository.default_base())
     start = repository.merge_base(target, tip)
     with tempfile.TemporaryDirectory(prefix="skillgate-") as scratch:
+        mark(Path(scratch))  # so that it goes with the rest when this process is killed
         source = RangeSource(repository, target, tip, Path(scratch))
         config = _configure(source, options)
         if source.brings(options.config or FILE_NAME):  # or a change could switch off the rules against it

@@ -61,7 +61,7 @@ def test_an_oracle_that_fails(tiny_suite: Path, sandbox: Sandbox) -> None:
 
 def test_a_no_op_that_passes_and_one_that_breaks(tiny_suite: Path, sandbox: Sandbox) -> None:
     edit(tiny_suite, TASK, "test -f calc/double.py", "exit 0")
-    edit(tiny_suite, TASK, "run: python3 -m unittest discover -s tests", "run: 'echo no; exit 4'")
+    edit(tiny_suite, TASK, "run: python3 -IB tests/test_add.py", "run: 'echo no; exit 4'")
     broken = "grader `old-suite` (pass-to-pass) should pass and did fail every time\n    exit code 4\n    no"
     assert problems(tiny_suite, sandbox) == (
         f"{ID}: oracle: {broken}",
@@ -72,7 +72,7 @@ def test_a_no_op_that_passes_and_one_that_breaks(tiny_suite: Path, sandbox: Sand
 
 def test_a_grader_that_changes_its_mind(tiny_suite: Path, sandbox: Sandbox, tmp_path: Path) -> None:
     coin = f"'if mkdir {tmp_path}/coin 2>/dev/null; then exit 0; else rmdir {tmp_path}/coin; exit 1; fi'"
-    edit(tiny_suite, TASK, "python3 -m unittest discover -s tests", coin)
+    edit(tiny_suite, TASK, "python3 -IB tests/test_add.py", coin)
     fickle = "(pass-to-pass) should pass and did fail 1 of 2 times: it is not deterministic"
     assert problems(tiny_suite, sandbox) == (
         f"{ID}: oracle: grader `old-suite` {fickle}\n    exit code 1",
@@ -117,7 +117,7 @@ def test_wrong_solutions_that_are_rejected(tiny_suite: Path, sandbox: Sandbox) -
 def test_a_wrong_solution_that_no_fail_to_pass_grader_rejects(tiny_suite: Path, sandbox: Sandbox) -> None:
     wrong_patch(tiny_suite, "triples.patch", "3 * ")
     wrong_patch(tiny_suite, "shifts.patch", "4 // 2 * ")
-    edit(tiny_suite, TASK, "python3 -m unittest discover -s tests", "'! grep -q // calc/double.py'")
+    edit(tiny_suite, TASK, "python3 -IB tests/test_add.py", "'! grep -q // calc/double.py'")
     assert problems(tiny_suite, sandbox) == (
         f"{ID}: wrong/shifts.patch: a wrong solution that every fail-to-pass grader passes",
     )
@@ -150,7 +150,7 @@ def test_wrong_solutions_belong_to_the_suite_and_reach_no_workspace(tiny_suite: 
 
 
 def test_a_grader_whose_program_is_missing(tiny_suite: Path, sandbox: Sandbox) -> None:
-    edit(tiny_suite, TASK, "run: python3 -m unittest", "run: no-such-program")
+    edit(tiny_suite, TASK, "run: python3 -IB", "run: no-such-program")
     assert problems(tiny_suite, sandbox) == (
         f"{ID}: grader `old-suite`: not in the sandbox: no-such-program (grader-broken)",
     )

@@ -152,7 +152,7 @@ def test_the_workspace_is_shared_and_the_tests_are_not_writable(session: Session
     assert session.run("touch $TESTS/x", 10).exit_code != 0
     assert session.run("rm $TESTS/late.py", 10).exit_code != 0
     (place.workspace / "made").chmod(0o600)
-    place.clear_results()
+    place.start_over()
     assert said(session, "ls $RESULTS; cat made") == "made\n"
 
 

@@ -419,7 +419,7 @@ def test_renamed_out_of_the_patterns_it_is_still_judged(repo: Any, tmp_path: Pat
 def test_graders_that_nothing_can_pass_decide_nothing(changed: Any, tmp_path: Path) -> None:
     task = (changed.folder / "suites/tiny/tasks/add-double/task.yml").read_text()
     shutil.copytree(changed.folder / "suites/tiny", tmp_path / "copy/tiny")
-    broken = task.replace("python3 -m unittest discover -s tests", "sh -c 'no-such-tool'")
+    broken = task.replace("python3 -IB tests/test_add.py", "sh -c 'no-such-tool'")
     (tmp_path / "copy/tiny/tasks/add-double/task.yml").write_text(broken)
     options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN, suites=(str(tmp_path / "copy/tiny"),))
     report = gate_skill(Path("skills/calc"), "none", changed.folder, options, Notes())

@@ -20,7 +20,6 @@ _BLOCK = 512  # the unit of st_blocks, whatever the file system's own is
 _OPEN_LEVELS = 32  # of a deep tree; what lies above is found again through `..`
 _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 PATH_ONLY = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-_PROC = Path("/proc")
 
 
 class Amount(NamedTuple):
@@ -161,29 +160,29 @@ def nameless(folders: Collection[Identity]) -> Iterator[os.stat_result]:
     for process in _sharers(folders):
         for kind in ("fd", "map_files"):
             with suppress(OSError):
-                for entry in os.scandir(process / kind):
+                for entry in os.scandir(f"{process}/{kind}"):
                     with suppress(OSError):
                         facts = entry.stat()
                         if facts.st_nlink == 0 and facts.st_dev in devices:
                             yield facts
 
 
-def _sharers(folders: Collection[Identity]) -> Iterator[Path]:
+def _sharers(folders: Collection[Identity]) -> Iterator[str]:
     """Yield the processes of other mount namespaces that see one of the folders."""
     sees: dict[int, bool] = {}
     with suppress(OSError):
-        sees[(_PROC / "self/ns/mnt").stat().st_ino] = False
-        for process in _PROC.glob("[1-9]*"):
+        sees[Path("/proc/self/ns/mnt").stat().st_ino] = False
+        for process in (entry.path for entry in os.scandir("/proc") if entry.name.isdigit()):
             with suppress(OSError):
-                space = (process / "ns/mnt").stat().st_ino
+                space = os.stat(f"{process}/ns/mnt").st_ino  # noqa: PTH116 - often, and a Path is slow
                 if space not in sees:
                     sees[space] = _sees(process, folders)
                 if sees[space]:
                     yield process
 
 
-def _sees(process: Path, folders: Collection[Identity]) -> bool:
-    for mount in (process / "mountinfo").read_bytes().splitlines():
+def _sees(process: str, folders: Collection[Identity]) -> bool:
+    for mount in Path(process, "mountinfo").read_bytes().splitlines():
         with suppress(OSError):
             point = os.fsdecode(mount.split()[4])
             if identity(Path(f"{process}/root{point}").stat()) in folders:

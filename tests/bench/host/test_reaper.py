@@ -392,7 +392,7 @@ def test_a_reaper_that_is_killed_itself_leaves_the_mark_to_the_next(
     monkeypatch.setattr("skillgate.bench.host.reaper.remove", stop_at_last)
     with pytest.raises(KeyboardInterrupt):
         reap_folders(tmp_path)
-    assert {path.name for path in removed} == {"workspace", "home", "tmp", "tests", "results"}
+    assert {path.name for path in removed} == {"workspace", "home", "tmp", "tests", "results", "tree"}
 
 
 def test_a_parent_that_is_not_there(tmp_path: Path) -> None:
