@@ -32,7 +32,8 @@ from skillgate.bench.plan import make_plan
 from skillgate.bench.runner import Bench, Evaluation, Quiet, execute
 from skillgate.bench.sandbox import Sandbox, local_sandbox
 from skillgate.bench.suite import Suite, load_suite
-from skillgate.core import Outcome, Run, Usage
+from skillgate.core import Outcome, Run
+from skillgate.values import Usage
 
 IMAGE = os.environ.get("SKILLGATE_TEST_IMAGE", "skillgate-base:bookworm-2")
 MAX_OVERHEAD_S, MAX_GROWTH, MAX_MEMORY_MB = 1.0, 1.1, 200.0

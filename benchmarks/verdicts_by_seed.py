@@ -11,9 +11,10 @@ import sys
 from collections import Counter
 from collections.abc import Sequence
 
-from skillgate.core import ArmPair, Cell, Decision, Grade, GradeKind, Outcome, Policy, Run, Usage
+from skillgate.core import ArmPair, Cell, Decision, Grade, GradeKind, Outcome, Policy, Run
 from skillgate.stats.compare import compare
 from skillgate.stats.verdict import decide
+from skillgate.values import Usage
 
 TASKS, GRADERS, PASSING_ANYWAY = 10, 8, 4
 ARMS = ArmPair("base", "head")

@@ -11,7 +11,6 @@ import signal
 import sys
 import tempfile
 import traceback
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
@@ -19,17 +18,16 @@ import click
 
 from skillgate import __version__
 from skillgate.errors import ExitCode, SkillgateError, UsageError
+from skillgate.run_options import options_of, run_options, skill_options
 
 if TYPE_CHECKING:
     from skillgate.bench.check import TaskCheck
     from skillgate.core import GateReport
-    from skillgate.gate.pipeline import Options
     from skillgate.github.action import ActionRequest
     from skillgate.linting import Linted
     from skillgate.linting import Request as LintRequest
 
 FORMATS = ("text", "markdown", "json", "sarif")
-Command = Callable[..., Any]
 
 
 def entry() -> None:
@@ -85,57 +83,6 @@ def _report_bug() -> int:
         log.write(f"skillgate {__version__}, Python {sys.version}\n\n{traceback.format_exc()}")
     click.echo(f"skillgate: a bug in skillgate stopped it; the traceback is in {log.name}", err=True)
     return ExitCode.BUG
-
-
-def _run_options(command: Command) -> Command:
-    options = (
-        click.option("--config", help="The configuration; of a range, as it is at the base. [skillgate.yml]"),
-        click.option(
-            "--suite", "suites", multiple=True, help="Judge with this suite (a folder, or builtin:NAME)."
-        ),
-        click.option("--agent", help="The agent that works on the tasks."),
-        click.option("--model", help="The model under test."),
-        click.option("--script", help="The file that the scripted agent plays."),
-        click.option("--budget-usd", type=float, help="The hard cap of all runs together."),
-        click.option("--repeats", type=int, help="Repeats of every task in every arm, at most."),
-        click.option("--sandbox", type=click.Choice(["docker", "local"]), help="Where the agent works."),
-        click.option("--image", help="The Docker image of the sandbox."),
-        click.option("--seed", type=int, help="The seed of the plan, the bootstrap and the scripted agent."),
-        click.option("--workers", type=int, help="Runs at the same time."),
-        click.option("--allow-unsafe-local", is_flag=True, help="Let a model run commands on this machine."),
-        click.option(
-            "--resume", is_flag=True, help="Continue an interrupted gate; nothing finished runs again."
-        ),
-        click.option(
-            "--out", type=click.Path(path_type=Path), default=Path(".skillgate"), help="Where the files go."
-        ),
-    )
-    for option in reversed(options):
-        command = option(command)
-    return command
-
-
-_RUN_KEYS = ("agent", "script", "budget_usd", "repeats", "sandbox", "image", "seed", "workers")
-
-
-def _options(arguments: dict[str, Any], comment_id: str = "default", why_not: str = "") -> Options:
-    from skillgate.gate.pipeline import Options
-
-    run = {key: arguments[key] for key in _RUN_KEYS if arguments.get(key) is not None}
-    if arguments.get("model"):
-        run["models"] = (arguments["model"],)
-    return Options(
-        out=arguments["out"],
-        config=arguments.get("config"),
-        why_not=why_not,
-        run=run,
-        suites=tuple(arguments.get("suites", ())),
-        resume=arguments.get("resume", False),
-        allow_unsafe_local=arguments.get("allow_unsafe_local", False),
-        comment_id=comment_id,
-        python_bin=Path(sys.executable).parent,
-        checkouts=_checkouts(),
-    )
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
@@ -355,34 +302,25 @@ def suite_new(name: str, into: Path) -> None:
     click.echo(f"Prove it with `skillgate suite check {into / name}`.", err=True)
 
 
-def _skill_options(command: Command) -> Command:
-    command = click.option("--against", default="none", help="none, a git revision, or a skill folder.")(
-        command
-    )
-    return click.option("--skill", required=True, type=click.Path(path_type=Path), help="The skill folder.")(
-        command
-    )
-
-
 @cli.command()
-@_skill_options
-@_run_options
+@skill_options
+@run_options
 def plan(skill: Path, against: str, **arguments: Any) -> None:
     """Show what a run would do and cost at most. Spends nothing."""
     from skillgate.gate.pipeline import describe_plan
 
-    _print(describe_plan(*_from_here(skill, against, arguments), _options(arguments)))
+    _print(describe_plan(*_from_here(skill, against, arguments), options_of(arguments, _checkouts())))
 
 
 @cli.command()
-@_skill_options
-@_run_options
+@skill_options
+@run_options
 def run(skill: Path, against: str, **arguments: Any) -> int:
     """Run the tasks without and with a skill, and judge it."""
     from skillgate.gate.pipeline import gate_skill
 
     where = _from_here(skill, against, arguments)
-    return _finish(gate_skill(*where, _options(arguments), _progress()), arguments["out"])
+    return _finish(gate_skill(*where, options_of(arguments, _checkouts()), _progress()), arguments["out"])
 
 
 def _from_here(skill: Path, against: str, arguments: dict[str, Any]) -> tuple[Path, str, Path]:
@@ -403,12 +341,14 @@ def _from_here(skill: Path, against: str, arguments: dict[str, Any]) -> tuple[Pa
 @click.option("--base", help="Where the range starts. Default: the main branch, else the parent.")
 @click.option("--head", default="HEAD", help="Where it ends.")
 @click.option("--repo", type=click.Path(path_type=Path), default=Path(), help="The git repository.")
-@_run_options
+@run_options
 def gate(base: str | None, head: str, repo: Path, **arguments: Any) -> int:
     """Judge every skill that a git range changes: the main job."""
     from skillgate.gate.pipeline import gate_range
 
-    return _finish(gate_range(repo, base, head, _options(arguments), _progress()), arguments["out"])
+    return _finish(
+        gate_range(repo, base, head, options_of(arguments, _checkouts()), _progress()), arguments["out"]
+    )
 
 
 @cli.command()
@@ -467,7 +407,7 @@ def _gate_request(request: ActionRequest) -> tuple[GateReport, Path]:
     keys = ("out", "config", "agent", "model", "budget_usd", "sandbox")
     arguments = {key: getattr(request, key) for key in keys}
     why_not = "" if request.evaluate else request.reason
-    options = _options(arguments, request.comment_id, why_not)
+    options = options_of(arguments, _checkouts(), request.comment_id, why_not)
     report = gate_range(request.repo, request.base, request.head, options, _progress())
     return report, request.out / "report.json"
 

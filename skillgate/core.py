@@ -14,7 +14,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
-from skillgate.values import FailOn, InputPrice, Location, Ranked, Ratio, Severity, Struct, TokenWeight
+from skillgate.values import FailOn, InputPrice, Location, Ranked, Ratio, Severity, Struct, TokenWeight, Usage
 
 SCHEMA_VERSION = 1
 SCRIPTED_AGENT = "scripted"
@@ -143,28 +143,6 @@ class Plan(Struct, kw_only=True):
     def is_scripted(self) -> bool:
         """Say whether its runs show the machinery only and measure no skill."""
         return self.agent == SCRIPTED_AGENT
-
-
-class Usage(Struct, kw_only=True):
-    """What one run consumed; adds up. `input`, `output` and `cache_*` count tokens."""
-
-    requests: int = 0
-    input: int = 0
-    output: int = 0
-    cache_read: int = 0
-    cache_write: int = 0
-    usd_micros: int = 0
-    turns: int = 0
-    tool_calls: int = 0
-
-    def __add__(self, other: Usage) -> Usage:
-        pairs = ((name, getattr(self, name) + getattr(other, name)) for name in self.__struct_fields__)
-        return Usage(**dict(pairs))
-
-    @property
-    def tokens(self) -> int:
-        """Return all tokens, whatever their price."""
-        return self.input + self.output + self.cache_read + self.cache_write
 
 
 class Outcome(StrEnum):

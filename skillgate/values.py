@@ -89,3 +89,25 @@ class InputPrice(Struct, kw_only=True):
     def usd_per_1000(self, count: int) -> float:
         """Return what it costs to read so many tokens a thousand times."""
         return count * self.usd_per_mtok / 1000
+
+
+class Usage(Struct, kw_only=True):
+    """What one run consumed; adds up. `input`, `output` and `cache_*` count tokens."""
+
+    requests: int = 0
+    input: int = 0
+    output: int = 0
+    cache_read: int = 0
+    cache_write: int = 0
+    usd_micros: int = 0
+    turns: int = 0
+    tool_calls: int = 0
+
+    def __add__(self, other: Usage) -> Usage:
+        pairs = ((name, getattr(self, name) + getattr(other, name)) for name in self.__struct_fields__)
+        return Usage(**dict(pairs))
+
+    @property
+    def tokens(self) -> int:
+        """Return all tokens, whatever their price."""
+        return self.input + self.output + self.cache_read + self.cache_write

@@ -17,10 +17,9 @@ from skillgate.core import (
     Policy,
     Run,
     TaskDelta,
-    Usage,
     Verdict,
 )
-from skillgate.values import FailOn, Location, Severity
+from skillgate.values import FailOn, Location, Severity, Usage
 
 CELL = Cell(task="s/t", arm="head", repeat=0)
 

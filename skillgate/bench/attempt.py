@@ -11,6 +11,8 @@ import time
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+import msgspec
+
 from skillgate.bench.agents.scripted import Agent, AgentJob, AgentResult
 from skillgate.bench.failure import Failure, ruling
 from skillgate.bench.grade import grade, unreached
@@ -18,9 +20,10 @@ from skillgate.bench.prompt import compose, feedback_of
 from skillgate.bench.sandbox import Clocked, Phase, Sandbox, SandboxFailure
 from skillgate.bench.suite import Suite, Task
 from skillgate.bench.workspace import Workspace, shown
-from skillgate.core import Cell, Grade, Inject, Outcome, Plan, Run, Step, Usage
+from skillgate.core import Cell, Grade, Inject, Outcome, Plan, Run, Step
 from skillgate.errors import SuiteError
 from skillgate.skill import Skill
+from skillgate.values import Usage
 
 MAX_REASON = 400
 MAX_DIFFERENT = 5
@@ -70,21 +73,10 @@ def attempt(cell: Cell, evaluation: Evaluation, fairness: Fairness) -> Ended:
     tried = _Attempt(cell, evaluation)
     try:
         run, failure = tried.work(fairness)
-    except _Broken as broken:
-        run, failure = tried.invalid(broken.failure, broken.detail), broken.failure
     except Exception as problem:  # noqa: BLE001 - the one boundary: what we do not know is INVALID
         failure, detail = _classify(problem)
         run = tried.invalid(failure, detail)
     return Ended(run, failure, tried.cost_known)
-
-
-class _Broken(Exception):
-    """The agent says that it was not its fault."""
-
-    def __init__(self, failure: Failure, detail: str) -> None:
-        super().__init__(detail)
-        self.failure = failure
-        self.detail = detail
 
 
 class _Done(NamedTuple):
@@ -183,12 +175,12 @@ class _Attempt:
         self._skill_used = self._skill_used or result.skill_used
         self._remarks += [result.detail] if result.detail else []
         if result.failure is not None and ruling(result.failure).outcome is Outcome.INVALID:
-            raise _Broken(result.failure, result.detail)
+            raise SandboxFailure(result.failure, result.detail)
         return result
 
     def _grade(self, task: Task, workspace: Workspace) -> tuple[Grade, ...]:
         """Grade what the agent changed, in a new copy of the repository and a new session."""
-        with workspace.graded(self._suite, task, self._changed) as (clean, left_out):
+        with workspace.graded(task, self._changed) as (clean, left_out):
             self._remarks += [f"not graded: {sentence}" for sentence in left_out[:MAX_DIFFERENT]]
             with self._evaluation.sandbox.session(clean, Phase.GRADE, task.limits) as session:
                 return grade(task, clean, session)
@@ -199,7 +191,7 @@ class _Attempt:
             return done[0].grades
         every = [one.grades for one in done] + [unreached(task) for task in self._tasks[len(done) :]]
         return tuple(
-            Grade(grader=f"{task.short_id}/{one.grader}", kind=one.kind, passed=one.passed, detail=one.detail)
+            msgspec.structs.replace(one, grader=f"{task.short_id}/{one.grader}")
             for task, grades in zip(self._tasks, every, strict=True)
             for one in grades
         )

@@ -96,8 +96,9 @@ def _flaws(task: Task, tried: Try, times: int) -> Iterator[str]:
 
 def _fooled(task: Task, suite: Suite, tried: Try) -> Iterator[str]:
     """Try to be graded well without doing the task."""
-    found = list(_of_tampering(task, plants(task, suite.repo), {}, tried))
-    found += _of_tampering(task, plants(task, suite.repo), wreck(task, suite.repo), tried)
+    planted = plants(task, suite.repo)
+    found = list(_of_tampering(task, planted, {}, tried))
+    found += _of_tampering(task, planted, wreck(task, suite.repo), tried)
     if exits := early_exits(task):
         found += _of_tampering(task, exits, dict.fromkeys(exits, ""), tried)
     yield from dict.fromkeys(found)
@@ -121,7 +122,7 @@ def _attempt(
         workspace.write(files or {})
         changed = workspace.changed_since(start)
         with (
-            workspace.graded(suite, task, workspace.changed_since(fresh)) as (clean, left_out),
+            workspace.graded(task, workspace.changed_since(fresh)) as (clean, left_out),
             sandbox.session(clean, Phase.GRADE, task.limits) as session,
         ):
             return _Attempt(grades=grade(task, clean, session), changed=changed, left_out=tuple(left_out))

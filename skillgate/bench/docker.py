@@ -49,7 +49,7 @@ def docker_sandbox(image: str | None, network: Sequence[str] = ()) -> Sandbox:
 
     Args:
         image: for suites that name none. It needs a shell, `env`, `sleep` and what graders call.
-        network: hosts and aliases that commands may reach; nothing else is.
+        network: hosts that commands may reach; nothing else is.
 
     Raises: PrerequisiteError when no engine answers, the image cannot be had or hosts cannot be opened;
         ConfigError for a host that cannot be one.

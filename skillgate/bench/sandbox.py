@@ -64,7 +64,7 @@ class CommandResult(Struct, kw_only=True):
 
 
 class SandboxFailure(Exception):
-    """The sandbox, not the command, failed; the runner looks `kind` up in the failure table."""
+    """Something else than the command failed; what runs cells looks `kind` up in the failure table."""
 
     def __init__(self, kind: Failure, detail: str) -> None:
         super().__init__(f"{kind}: {detail}")
@@ -279,19 +279,21 @@ class _LocalSession:
         return False
 
     def _kill(self, process: subprocess.Popen[bytes]) -> None:
+        looks = (
+            2 if process.poll() is None else 1
+        )  # what is cut in the middle of an exec shows no environment
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(process.pid, signal.SIGKILL)
         marker = f"HOME={self._env['HOME']}".encode()
-        quiet = 0
         for _ in range(20):  # whoever forks while we look is found in the next round
             strays = [pid for pid in _processes() if marker in _environ(pid)]
-            quiet = 0 if strays else quiet + 1
-            if quiet == 2:
+            looks -= not strays
+            if not looks:
                 break
-            time.sleep(_TICK_S / 10)  # in the middle of an exec a process shows no environment
             for pid in strays:
                 with contextlib.suppress(ProcessLookupError, PermissionError):
                     os.kill(pid, signal.SIGKILL)
+            time.sleep(_TICK_S / 10)
         process.wait()
 
 

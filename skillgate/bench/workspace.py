@@ -61,8 +61,8 @@ def _host_files() -> Iterator[None]:
 class Workspace:
     """The folders of one run; a context manager that removes them.
 
-    `workspace` is the agent's working folder, `stripped` the skill folders that its copy came
-    with, `suite` what it was made for. Methods raise SandboxFailure when the host's disk fails.
+    `workspace` is the agent's working folder, `suite` what it was made for. Methods raise
+    SandboxFailure when the host's disk fails.
     """
 
     def __init__(self, root: Path, suite: Suite) -> None:
@@ -73,7 +73,6 @@ class Workspace:
         self.temp = root / "tmp"
         self.tests = root / "tests"
         self.results = root / "results"
-        self.stripped: tuple[str, ...] = ()
         self._installed: tuple[str, ...] = ()
         self._fill: Callable[[], list[str]] | None = None  # puts an agent's changes in
         self._given: dict[str, tuple[int, int]] | None = None  # what the last grader got
@@ -88,7 +87,7 @@ class Workspace:
             for folder in (made.workspace, made.home, made.temp, made.tests, made.results):
                 folder.mkdir()
             _copy_tree(suite.repo, made.workspace)
-            made.stripped = _strip_skills(made.workspace)
+            _strip_skills(made.workspace)
         except BaseException:
             made.close()
             raise
@@ -165,9 +164,7 @@ class Workspace:
         return {name: is_now for name, is_now in snapshot.items() if not name.startswith(self._installed)}
 
     @contextmanager
-    def graded(
-        self, suite: Suite, task: Task, changed: Sequence[str]
-    ) -> Iterator[tuple[Workspace, list[str]]]:
+    def graded(self, task: Task, changed: Sequence[str]) -> Iterator[tuple[Workspace, list[str]]]:
         """Give graders a new copy of the suite's repository with the changes that count, and the tests.
 
         Nothing else that the agent left reaches them: no home, no bytecode, no `.git`, no modes, no links
@@ -175,15 +172,15 @@ class Workspace:
 
         Returns: the copy, and a sentence for each change that was left out.
         """
-        with Workspace.create(suite, self.root.parent) as clean:
+        with Workspace.create(self.suite, self.root.parent) as clean:
             clean._fill = partial(clean._put_in, self, changed, task)
             left_out = clean._fill()
-            clean._add_tests(suite, task)
+            clean._add_tests(task)
             yield clean, left_out
 
     def _put_in(self, other: Workspace, changed: Sequence[str], task: Task) -> list[str]:
         left_out = self._take(other, changed, task)
-        self._protect(self.suite, task)
+        self._protect(task)
         return left_out + self._cut_links(changed)
 
     @_host_files()
@@ -219,18 +216,18 @@ class Workspace:
         return Path(os.path.realpath(link)).is_relative_to(self.workspace)
 
     @_host_files()
-    def _protect(self, suite: Suite, task: Task) -> None:
+    def _protect(self, task: Task) -> None:
         """Put back what a link or a file in the place of a folder may have hidden."""
-        for name in files_of(suite.repo):
+        for name in files_of(self.suite.repo):
             if task.protects(name):
-                _copy(suite.repo / name, _clear_way(self.workspace, name))
+                _copy(self.suite.repo / name, _clear_way(self.workspace, name))
 
     @_host_files()
-    def _add_tests(self, suite: Suite, task: Task) -> None:
+    def _add_tests(self, task: Task) -> None:
         """Put the held-out tests in, the task's over the suite's, with the repository as it was."""
         (self.tests / ORIGINAL).mkdir()
-        _copy_tree(suite.repo, self.tests / ORIGINAL)
-        for source in (suite.folder / "tests", task.folder / "tests"):
+        _copy_tree(self.suite.repo, self.tests / ORIGINAL)
+        for source in (self.suite.folder / "tests", task.folder / "tests"):
             _copy_tree(source, self.tests)
 
     @_host_files()
@@ -345,12 +342,10 @@ def _skill_folders(root: Path) -> Iterator[Path]:
                 yield path
 
 
-def _strip_skills(root: Path) -> tuple[str, ...]:
-    stripped = skills_of(root)
+def _strip_skills(root: Path) -> None:
     for path in list(_skill_folders(root)):
         inside = path.parent.resolve().is_relative_to(root)
         remove(path if inside else path.parent)
-    return stripped
 
 
 def _copy_tree(source: Path, target: Path) -> None:

@@ -212,10 +212,7 @@ def _read_suite(folder: Path, name: str, cache: Path | None) -> Suite:
 
     try:
         return load_suite(folder, name, cache)
-    except (
-        SuiteError,
-        PrerequisiteError,
-    ) as problem:  # users know it by its name, not by where it was written
+    except (SuiteError, PrerequisiteError) as problem:  # known by its name, not by where it was written
         raise type(problem)(problem.message.replace(folder.as_posix(), name), problem.hint) from None
 
 

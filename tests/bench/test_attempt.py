@@ -16,8 +16,9 @@ from skillgate.bench.failure import Failure
 from skillgate.bench.plan import make_plan
 from skillgate.bench.sandbox import KILLED, Limit, local_sandbox
 from skillgate.bench.suite import load_suite
-from skillgate.core import Cell, Inject, Outcome, Step, Usage
+from skillgate.core import Cell, Inject, Outcome, Step
 from skillgate.skill import Files, parse
+from skillgate.values import Usage
 
 SANDBOX = local_sandbox(Path(sys.executable).parent)
 SKILL = parse(

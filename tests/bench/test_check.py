@@ -142,7 +142,7 @@ def test_wrong_solutions_belong_to_the_suite_and_reach_no_workspace(tiny_suite: 
     before = suite_digest(load_suite(tiny_suite))
     wrong_patch(tiny_suite, "triples.patch", "3 * ")
     suite = load_suite(tiny_suite)
-    with Workspace.create(suite) as workspace, workspace.graded(suite, suite.tasks[0], ()) as (clean, _):
+    with Workspace.create(suite) as workspace, workspace.graded(suite.tasks[0], ()) as (clean, _):
         assert [name for name in files_of(clean.root) if "wrong" in name or "triples" in name] == []
     with_wrong = suite_digest(suite)
     wrong_patch(tiny_suite, "triples.patch", "3 + ")

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from skillgate.bench.journal import Journal, Sums
-from skillgate.core import Cell, Grade, GradeKind, Outcome, Run, Usage
+from skillgate.core import Cell, Grade, GradeKind, Outcome, Run
 from skillgate.errors import PrerequisiteError, UsageError
+from skillgate.values import Usage
 
 CELL = Cell(task="s/t", arm="head", repeat=0)
 OTHER = Cell(task="s/t", arm="base", repeat=0)

@@ -21,9 +21,10 @@ from skillgate.bench.plan import make_plan
 from skillgate.bench.runner import MAX_ATTEMPTS, SKIPPED_REASON, Bench, Quiet, execute
 from skillgate.bench.sandbox import SandboxFailure, local_sandbox
 from skillgate.bench.suite import load_suite
-from skillgate.core import Outcome, Run, Usage
+from skillgate.core import Outcome, Run
 from skillgate.errors import Interrupted
 from skillgate.skill import Files, parse
+from skillgate.values import Usage
 
 PYTHON_BIN = Path(sys.executable).parent
 SKILL = parse(Files.from_map({"SKILL.md": b"---\nname: s\ndescription: d\n---\nBody.\n"}), "skills/s")

@@ -9,10 +9,11 @@ from skillgate.bench.failure import Failure
 from skillgate.bench.sandbox import CommandResult
 from skillgate.bench.suite import load_suite
 from skillgate.bench.workspace import Workspace
-from skillgate.core import Cell, Usage
+from skillgate.core import Cell
 from skillgate.errors import SuiteError
 from skillgate.skill import Files, Skill, parse
 from skillgate.tokens import weigh
+from skillgate.values import Usage
 
 SCRIPT = """\
 price: {input: 2.0, output: 10.0}

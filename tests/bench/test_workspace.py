@@ -15,7 +15,7 @@ import pytest
 from skillgate.bench.failure import Failure
 from skillgate.bench.sandbox import SandboxFailure
 from skillgate.bench.suite import Suite, files_of, load_suite
-from skillgate.bench.workspace import Workspace
+from skillgate.bench.workspace import Workspace, skills_of
 from skillgate.errors import PrerequisiteError, SuiteError
 from skillgate.skill import Files
 
@@ -66,7 +66,7 @@ def test_copies_the_repository_with_modes_and_links_and_without_skills(suite: Su
         assert (place.workspace / "folder").readlink() == Path("calc")
         assert (place.workspace / "run.sh").stat().st_mode & 0o777 == 0o755
         assert (place.workspace / "calc/__init__.py").stat().st_mode & 0o777 == 0o644
-        assert place.stripped == (
+        assert skills_of(suite.repo) == (
             ".claude/skills/old",
             ".codex/skills/a/b",
             ".x/skill",
@@ -94,7 +94,7 @@ def test_skills_behind_links_are_removed_and_what_is_outside_stays(suite: Suite,
     (suite.repo / ".docs").mkdir()
     (suite.repo / ".docs/skills").symlink_to("../docs")
     with Workspace.create(suite, tmp_path) as place:
-        assert place.stripped == (".claude/skills/near", ".docs/skills/own", ".far/skills/far")
+        assert skills_of(suite.repo) == (".claude/skills/near", ".docs/skills/own", ".far/skills/far")
         assert sorted(names(place.workspace)) == sorted([*REPO, ".claude", "docs/own/SKILL.md"])
     assert (outside / "skills/far/SKILL.md").exists()
 
@@ -216,7 +216,7 @@ def test_changed_since_sees_every_kind_of_change(place: Workspace) -> None:
 
 def graded(place: Workspace, suite: Suite, before: dict[str, str]) -> tuple[dict[str, str], list[str]]:
     """Return what graders get to see of the repository, and what was left out."""
-    with place.graded(suite, suite.tasks[0], place.changed_since(before)) as (clean, left_out):
+    with place.graded(suite.tasks[0], place.changed_since(before)) as (clean, left_out):
         return clean.snapshot(), left_out
 
 
@@ -228,7 +228,7 @@ def test_graders_get_the_changes_in_a_new_copy(suite: Suite, place: Workspace) -
     (place.workspace / "calc/link").symlink_to("../run.sh")
     (place.workspace / "unreadable").write_text("x")
     (place.workspace / "unreadable").chmod(0)
-    with place.graded(suite, suite.tasks[0], place.changed_since(before)) as (clean, left_out):
+    with place.graded(suite.tasks[0], place.changed_since(before)) as (clean, left_out):
         assert left_out == []
         assert sorted(names(clean.workspace)) == [
             "calc/double.py",
@@ -311,7 +311,7 @@ def test_a_task_may_ask_for_a_file_that_decides_how_tests_run(suite: Suite, plac
     before = place.snapshot()
     (place.workspace / "conftest.py").write_text("")
     task = msgspec.structs.replace(suite.tasks[0], deliverables=("conftest.py",))
-    with place.graded(suite, task, place.changed_since(before)) as (clean, left_out):
+    with place.graded(task, place.changed_since(before)) as (clean, left_out):
         assert (left_out, (clean.workspace / "conftest.py").exists()) == ([], True)
 
 
@@ -323,7 +323,7 @@ def test_held_out_tests_come_late_with_the_repository_as_it_was(suite: Suite, pl
     (task.folder / "tests/shared.py").write_text("task")
     before = place.snapshot()
     (place.workspace / "run.sh").write_text("")
-    with place.graded(suite, task, place.changed_since(before)) as (clean, _):
+    with place.graded(task, place.changed_since(before)) as (clean, _):
         originals = [(name, (clean.tests / "original" / name).read_bytes()) for name in files_of(suite.repo)]
         assert originals == [(name, (suite.repo / name).read_bytes()) for name in files_of(suite.repo)]
         held_out = [name for name in names(clean.tests) if not name.startswith("original/")]
@@ -349,7 +349,7 @@ def test_a_nest_too_deep_for_python_is_seen_restored_and_removed(tiny_suite: Pat
         before = place.snapshot()
         nest = f"cd {place.workspace}; for i in $(seq 2500); do mkdir d; cd d; done; echo x > f"
         subprocess.run(["sh", "-c", nest], capture_output=True, check=True)
-        with place.graded(suite, task, place.changed_since(before)) as (clean, _):
+        with place.graded(task, place.changed_since(before)) as (clean, _):
             assert clean.snapshot() == before
     assert not place.root.exists()
 
@@ -361,7 +361,7 @@ def test_a_path_that_is_nearly_too_long(tiny_suite: Path, tmp_path: Path, length
         before = place.snapshot()
         nest = f"cd {place.workspace}; for i in $(seq {length}); do mkdir d && cd d; done; echo x > f"
         subprocess.run(["sh", "-c", nest], capture_output=True, check=True)
-        with place.graded(suite, suite.tasks[0], place.changed_since(before)) as (clean, left_out):
+        with place.graded(suite.tasks[0], place.changed_since(before)) as (clean, left_out):
             assert len(clean.snapshot()) - len(before) + len(left_out) <= 1
             assert (length < 1500) == (left_out == [])
 
@@ -419,7 +419,7 @@ def check_rights(tiny_suite: Path, tmp_path: Path) -> None:
         (place.workspace / "calc").chmod(0o333)
         (place.workspace / "tests").chmod(0)
         place.home.chmod(0)
-        with place.graded(suite, task, place.changed_since(before)) as (clean, _):
+        with place.graded(task, place.changed_since(before)) as (clean, _):
             assert sorted(clean.snapshot()) == sorted([*before, "calc/double.py"])
         place.workspace.chmod(0)
     assert not place.root.exists()

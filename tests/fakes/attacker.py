@@ -24,8 +24,9 @@ from skillgate.bench.host.owner import LABEL, OWNER_LABEL, owner
 from skillgate.bench.plan import make_plan
 from skillgate.bench.sandbox import CommandResult, Limit, Sandbox
 from skillgate.bench.suite import load_suite
-from skillgate.core import Cell, Inject, Usage
+from skillgate.core import Cell, Inject
 from skillgate.skill import Skill
+from skillgate.values import Usage
 
 MARK = f"attack-{uuid.uuid4().hex[:12]}"
 LONGEST_S = 15.0  # a command of a test that names no other limit

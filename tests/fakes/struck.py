@@ -20,8 +20,9 @@ from skillgate.bench.runner import Bench, Quiet, execute
 from skillgate.bench.sandbox import CommandResult, Limit, Phase, Sandbox, Session
 from skillgate.bench.suite import Limits, load_suite
 from skillgate.bench.workspace import Workspace
-from skillgate.core import Outcome, Run, Usage
+from skillgate.core import Outcome, Run
 from skillgate.skill import Files, parse
+from skillgate.values import Usage
 from tests.fakes.private_engine import eventually
 
 USED, HOLD = 10, 100_000

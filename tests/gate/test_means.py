@@ -7,9 +7,9 @@ import pytest
 
 from skillgate.bench.agents.scripted import AgentJob, AgentResult
 from skillgate.bench.sandbox import local_sandbox
-from skillgate.core import Usage
 from skillgate.errors import ExitCode, PrerequisiteError
 from skillgate.gate.means import refuse_unsafe
+from skillgate.values import Usage
 
 
 class Modelled:

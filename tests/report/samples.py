@@ -32,10 +32,9 @@ from skillgate.core import (
     SkillChange,
     Spend,
     TaskDelta,
-    Usage,
     Verdict,
 )
-from skillgate.values import InputPrice, Location, Severity, TokenWeight
+from skillgate.values import InputPrice, Location, Severity, TokenWeight, Usage
 
 BASE_SHA = "3f2c9d4e5a6b7c8d9e0f1a2b3c4d5e6f7a8b9c0d"
 HEAD_SHA = "9c0d1e2f3a4b5c6d7e8f9a0b1c2d3e4f5a6b7c8d"

@@ -24,10 +24,10 @@ from skillgate.core import (
     Run,
     SignFlip,
     TaskDelta,
-    Usage,
 )
 from skillgate.stats.compare import compare, cost_interval_closed, plus2_interval, suite_interval_closed
 from skillgate.stats.verdict import decide
+from skillgate.values import Usage
 
 RECORDED = Path(__file__).parents[1] / "data" / "local-model-runs.jsonl"
 ARMS = ArmPair("base", "head")

@@ -20,12 +20,12 @@ from skillgate.bench.failure import Failure
 from skillgate.bench.sandbox import Session
 from skillgate.bench.suite import Task
 from skillgate.bench.workspace import Workspace
-from skillgate.core import ARMS, SCRIPTED_AGENT, Cell, Usage
+from skillgate.core import ARMS, SCRIPTED_AGENT, Cell
 from skillgate.document import decode, nearest
 from skillgate.errors import SuiteError
 from skillgate.skill import Skill
 from skillgate.tokens import weigh
-from skillgate.values import MICROS_PER_USD, Count, Positive, Struct
+from skillgate.values import MICROS_PER_USD, Count, Positive, Struct, Usage
 
 
 class AgentJob(NamedTuple):

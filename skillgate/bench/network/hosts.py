@@ -11,25 +11,9 @@ import re
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from skillgate.document import nearest
 from skillgate.errors import ConfigError
 
 HTTPS_PORT = 443
-
-ALIASES = {
-    "crates": ("index.crates.io", "static.crates.io"),
-    "github": (
-        "github.com",
-        "codeload.github.com",
-        "raw.githubusercontent.com",
-        "objects.githubusercontent.com",
-        "release-assets.githubusercontent.com",
-    ),
-    "go": ("proxy.golang.org", "sum.golang.org"),
-    "maven": ("repo.maven.apache.org", "repo1.maven.org"),
-    "npm": ("registry.npmjs.org",),
-    "pypi": ("pypi.org", "files.pythonhosted.org"),
-}
 
 _LABEL = "[a-z0-9_](?:[a-z0-9_-]{0,61}[a-z0-9_])?"
 # two labels at least, and the last is no number: what ends in one is read as an address by some
@@ -73,12 +57,11 @@ class Endpoint(NamedTuple):
 
 
 def hosts_of(names: Sequence[str]) -> tuple[str, ...]:
-    """Return the hosts behind aliases and host names, each once, in the order of `names`.
+    """Return the hosts as one spells them, each once, in the order of `names`.
 
-    Raises: ConfigError when a name is neither.
+    Raises: ConfigError when a name is none.
     """
-    found = (host for name in names for host in ALIASES.get(name) or (_host_of(name),))
-    return tuple(dict.fromkeys(found))
+    return tuple(dict.fromkeys(map(_host_of, names)))
 
 
 def endpoint(text: str) -> Endpoint | None:
@@ -131,7 +114,7 @@ def _host_of(name: str) -> str:
     found = endpoint(name)
     if found is not None:
         return str(found).removesuffix(f":{HTTPS_PORT}")
-    raise ConfigError(f"`network`: `{name}` is neither a host name nor an alias", _hint(name))
+    raise ConfigError(f"`network`: `{name}` is no host name", _hint(name))
 
 
 def _hint(name: str) -> str:
@@ -141,9 +124,7 @@ def _hint(name: str) -> str:
         return "There are no wildcards: list each host."
     if not name.isascii():
         return "Write its ASCII form (xn--...)."
-    if "." not in name:
-        return nearest(name, ALIASES)
-    return "Write an exact host name like pypi.org, with :port unless that is 443."
+    return "Write an exact host name like api.example.com, with :port unless that is 443."
 
 
 def _address(text: str) -> Address | None:

@@ -1,4 +1,4 @@
-"""Names, aliases and addresses: what is allowed is what was written, and nothing near it."""
+"""Names and addresses: what is allowed is what was written, and nothing near it."""
 
 from __future__ import annotations
 
@@ -6,24 +6,17 @@ import ipaddress
 
 import pytest
 
-from skillgate.bench.network.hosts import ALIASES, Endpoint, endpoint, environment, hosts_of, is_public
+from skillgate.bench.network.hosts import Endpoint, endpoint, environment, hosts_of, is_public
 from skillgate.errors import ConfigError
 
 
-def test_aliases_and_hosts_in_their_order_each_once() -> None:
-    assert hosts_of(["npm", "pypi", "PyPI.org", "Example.org.", "example.org:8443", "example.org:443"]) == (
-        "registry.npmjs.org",
+def test_hosts_in_their_order_each_once() -> None:
+    assert hosts_of(["PyPI.org", "pypi.org", "Example.org.", "example.org:8443", "example.org:443"]) == (
         "pypi.org",
-        "files.pythonhosted.org",
         "example.org",
         "example.org:8443",
     )
     assert hosts_of([]) == ()
-
-
-@pytest.mark.parametrize("alias", ALIASES)
-def test_an_alias_holds_exact_hosts_only(alias: str) -> None:
-    assert hosts_of([alias]) == ALIASES[alias] == hosts_of(ALIASES[alias])
 
 
 @pytest.mark.parametrize("name", ["10.1.2.3:8080", "[2001:db8::1]:8443", "[2001:db8::1]"])
@@ -34,20 +27,19 @@ def test_an_address_is_allowed_as_it_is_written(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("pypy", "Did you mean `pypi`?"),
-        ("internet", "Known here: crates, github, go, maven, npm, pypi."),
+        ("pypi", "Write an exact host name like api.example.com, with :port unless that is 443."),
         ("https://pypi.org", "Write the host alone, without scheme and path."),
         ("pypi.org/simple", "Write the host alone, without scheme and path."),
         ("*.pypi.org", "There are no wildcards: list each host."),
         ("pypi.örg", "Write its ASCII form (xn--...)."),
-        ("pypi.org:99999", "Write an exact host name like pypi.org, with :port unless that is 443."),
+        ("pypi.org:99999", "Write an exact host name like api.example.com, with :port unless that is 443."),
     ],
 )
 def test_what_is_no_host_is_an_error_with_a_way_on(name: str, hint: str) -> None:
     with pytest.raises(ConfigError) as caught:
-        hosts_of(["npm", name])
+        hosts_of(["example.org", name])
     assert (caught.value.message, caught.value.hint) == (
-        f"`network`: `{name}` is neither a host name nor an alias",
+        f"`network`: `{name}` is no host name",
         hint,
     )
 

@@ -305,7 +305,7 @@ def test_an_address_and_a_port_only_where_they_are_listed(upstream: Upstream) ->
 
 
 def test_hosts_have_to_be_hosts() -> None:
-    with pytest.raises(ConfigError, match="neither a host name nor an alias"):
+    with pytest.raises(ConfigError, match="is no host name"):
         Tunnel(["*.example"])
 
 
