@@ -51,7 +51,9 @@ class Place(NamedTuple):
         """Start a gate."""
         fixed = ["gate", "--base", "HEAD~1", "--repo", str(self.repo.folder), "--out", str(out)]
         env = {**os.environ, "TMPDIR": str(self.scratch), "DOCKER_HOST": self.engine.host}
-        command, pipe = [sys.executable, "-m", "skillgate", *fixed, *options], subprocess.PIPE
+        # what a shell without job control starts in the background ignores Ctrl-C, and so do its children
+        command, pipe = ["env", "--default-signal=INT", sys.executable, "-m", "skillgate"], subprocess.PIPE
+        command += [*fixed, *options]
         return subprocess.Popen(command, env=env, stdout=pipe, stderr=pipe, text=True)
 
     def gate(self, out: Path, *options: str) -> tuple[int, str]:
