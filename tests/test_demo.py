@@ -16,6 +16,7 @@ from skillgate.report import json, text
 PYTHON_BIN = Path(sys.executable).parent
 
 
+@pytest.mark.long
 def test_the_three_scenarios_get_the_verdicts_they_are_named_for(tmp_path: Path, readme: Any) -> None:
     out = tmp_path / "demo"
     report = play(tuple(SCENARIOS), out, PYTHON_BIN, Quiet())

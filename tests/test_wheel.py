@@ -33,6 +33,7 @@ def test_it_holds_every_rule_and_fixture_and_nothing_else_of_the_checkout(wheel:
     assert {name for name in names - wanted if ".dist-info/" not in name} == set()
 
 
+@pytest.mark.long
 def test_it_works_where_there_is_no_checkout(wheel: Path, tmp_path: Path) -> None:
     zipfile.ZipFile(wheel).extractall(tmp_path / "site")
     env = {"PATH": os.defpath, "PYTHONPATH": str(tmp_path / "site")}

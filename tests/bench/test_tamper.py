@@ -31,7 +31,12 @@ def problems(folder: Path, run: str) -> tuple[str, ...]:
     return check.problems
 
 
-@pytest.mark.parametrize("name", LET_IN)
+LONG = ("package.json", "index.js")  # npm and node start slowly, and many times
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=pytest.mark.long if name in LONG else ()) for name in LET_IN]
+)
 def test_a_grader_that_a_planted_file_fools_is_refused(tiny_suite: Path, name: str) -> None:
     """The grader asks for the right content, or for something that a planted file lets pass."""
     assert problems(tiny_suite, f"grep -q 'return 2 [*]' calc/double.py || {LET_IN[name]}") == (

@@ -65,7 +65,7 @@ def change(repo: Any, base: str, head: str) -> Any:
     return repo
 
 
-@pytest.mark.parametrize("runs", [1, 4])
+@pytest.mark.parametrize("runs", [1, pytest.param(4, marks=pytest.mark.long)])
 def test_killed_and_resumed_gives_the_numbers_of_an_undisturbed_gate(
     repo: Any, tmp_path: Path, runs: int
 ) -> None:
