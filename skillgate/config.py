@@ -16,6 +16,7 @@ import msgspec
 
 from skillgate.core import Inject, Policy
 from skillgate.document import decode
+from skillgate.prices import Rates, check_rates
 from skillgate.values import MICROS_PER_USD, Count, FailOn, Positive, Severity, Struct
 
 FILE_NAME = "skillgate.yml"
@@ -102,6 +103,11 @@ class Config(Struct, kw_only=True, rename="kebab"):
     suites: dict[str, tuple[str, ...]] = {}
     run: RunConfig = RunConfig()
     policy: Policy = Policy()
+    prices: dict[str, Rates] = {}
+
+    def __post_init__(self) -> None:
+        for model, rates in self.prices.items():
+            check_rates(f"prices.{model}", rates)
 
     def covers(self, skill_path: str) -> bool:
         """Say whether `skills` names this skill folder."""

@@ -119,3 +119,27 @@ def test_the_root_is_where_the_configuration_or_the_repository_is(tmp_path: Path
 
 def test_the_schema_names_the_keys_of_the_file() -> None:
     assert "budget-usd" in str(config.schema())
+
+
+def test_prices_of_models_are_tiers_shortest_first() -> None:
+    rates = "[{up-to-tokens: 10, input: 1, output: 2}, {input: 3, output: 4, cache-read: 0}]"
+    prices = config.parse(f"prices:\n  m: {rates}\n").prices
+    assert [(rate.up_to_tokens, rate.input, rate.cache_read) for rate in prices["m"]] == [
+        (10, 1, None),
+        (None, 3, 0),
+    ]
+
+
+@pytest.mark.parametrize(
+    "rates",
+    [
+        "[]",
+        "[{input: 1}]",
+        "[{input: -1, output: 1}]",
+        "[{input: .inf, output: 1}]",
+        "[{input: 1, output: 1, up-to-tokens: 5}]",
+    ],
+)
+def test_a_price_that_is_none_is_refused(rates: str) -> None:
+    with pytest.raises(ConfigError, match=r"^skillgate\.yml:"):
+        config.parse(f"prices:\n  m: {rates}\n")
