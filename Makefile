@@ -3,8 +3,9 @@ PYTHON ?= python3
 BIN := $(VENV)/bin
 RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
+IMAGE ?= skillgate-base:bookworm-2
 
-.PHONY: demo test coverage format clean
+.PHONY: agents local-model demo test coverage format clean
 
 demo: $(RUNTIME)
 	$(BIN)/skillgate demo --out skillgate-demo $(if $(SCENARIO),--scenario $(SCENARIO))
@@ -14,6 +15,14 @@ test: $(DEV)
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -n 2 $(PYTEST_ARGS)
+
+agents: $(RUNTIME)
+	$(BIN)/skillgate agents install claude-code codex gemini opencode
+
+local-model: $(RUNTIME)
+	$(BIN)/python benchmarks/local_model.py -- $(BIN)/skillgate run --config benchmarks/local-model/skillgate.yml \
+	  --skill benchmarks/local-model/smallsteps-style --image $(IMAGE) --out skillgate-local-model || test $$? -eq 1
+	$(BIN)/python benchmarks/local_model.py --page skillgate-local-model/report.json > docs/local-model-run.md
 
 coverage: $(DEV)
 	$(BIN)/coverage run -m pytest
@@ -37,4 +46,4 @@ $(DEV): pyproject.toml $(VENV)/bin/python
 	touch $@ $(RUNTIME)
 
 clean:
-	rm -rf $(VENV) skillgate-demo
+	rm -rf $(VENV) skillgate-demo skillgate-local-model

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import docker
 
 import skillgate.gate.pipeline  # noqa: F401 - a gate has it in memory too
-from skillgate.bench.agents.scripted import AgentJob, AgentResult
+from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, AgentResult
 from skillgate.bench.docker import docker_sandbox
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
@@ -58,6 +58,12 @@ class OneCommand:
     """An agent that gives one command."""
 
     name, version, runs_model_commands = "one-command", "1", False
+
+    programs = NO_PROGRAMS
+
+    skill_folders = SKILL_FOLDERS
+
+    memory_mb = open_usd_micros = 0
 
     def require(self, arms: tuple[str, ...], tasks: tuple[str, ...]) -> None:
         """Need nothing."""

@@ -23,6 +23,7 @@ from skillgate.run_options import options_of, run_options, skill_options
 if TYPE_CHECKING:
     from skillgate.bench.check import TaskCheck
     from skillgate.core import GateReport
+    from skillgate.gate.pipeline import Options
     from skillgate.github.action import ActionRequest
     from skillgate.linting import Linted
     from skillgate.linting import Request as LintRequest
@@ -171,6 +172,16 @@ def _checkouts() -> Path | None:
     return cache / "checkouts" if cache is not None else None
 
 
+def _options(arguments: dict[str, Any], comment_id: str = "default", why_not: str = "") -> Options:
+    """Add what the environment says to what the command line does."""
+    from skillgate.gate.agents import KEY_NAMES
+    from skillgate.values import Secret
+
+    given = {kind: os.environ.get(name, "").strip() for kind, name in KEY_NAMES.items()}
+    keys = {kind: Secret(key) for kind, key in given.items() if key}
+    return options_of(arguments, _cache_folder(), keys, comment_id, why_not)
+
+
 @cli.command()
 @click.argument("rule_id", required=False)
 @click.option("--format", "style", type=click.Choice(["text", "markdown", "json"]), default="text")
@@ -302,6 +313,29 @@ def suite_new(name: str, into: Path) -> None:
     click.echo(f"Prove it with `skillgate suite check {into / name}`.", err=True)
 
 
+@cli.group()
+def agents() -> None:
+    """Work with the agent programs of others that skillgate can run."""
+
+
+@agents.command("list")
+def agents_list() -> None:
+    """List the agents, and which programs are installed."""
+    from skillgate.agents import describe
+
+    _print(describe(_cache_folder()))
+
+
+@agents.command("install")
+@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+def agents_install(names: tuple[str, ...]) -> None:
+    """Fetch agent programs of a pinned version with npm, checked by hash."""
+    from skillgate.agents import install_all
+
+    for line in install_all(names, _cache_folder()):
+        _print(line)
+
+
 @cli.command()
 @skill_options
 @run_options
@@ -309,7 +343,7 @@ def plan(skill: Path, against: str, **arguments: Any) -> None:
     """Show what a run would do and cost at most. Spends nothing."""
     from skillgate.gate.pipeline import describe_plan
 
-    _print(describe_plan(*_from_here(skill, against, arguments), options_of(arguments, _checkouts())))
+    _print(describe_plan(*_from_here(skill, against, arguments), _options(arguments)))
 
 
 @cli.command()
@@ -320,7 +354,7 @@ def run(skill: Path, against: str, **arguments: Any) -> int:
     from skillgate.gate.pipeline import gate_skill
 
     where = _from_here(skill, against, arguments)
-    return _finish(gate_skill(*where, options_of(arguments, _checkouts()), _progress()), arguments["out"])
+    return _finish(gate_skill(*where, _options(arguments), _progress()), arguments["out"])
 
 
 def _from_here(skill: Path, against: str, arguments: dict[str, Any]) -> tuple[Path, str, Path]:
@@ -346,9 +380,7 @@ def gate(base: str | None, head: str, repo: Path, **arguments: Any) -> int:
     """Judge every skill that a git range changes: the main job."""
     from skillgate.gate.pipeline import gate_range
 
-    return _finish(
-        gate_range(repo, base, head, options_of(arguments, _checkouts()), _progress()), arguments["out"]
-    )
+    return _finish(gate_range(repo, base, head, _options(arguments), _progress()), arguments["out"])
 
 
 @cli.command()
@@ -407,7 +439,7 @@ def _gate_request(request: ActionRequest) -> tuple[GateReport, Path]:
     keys = ("out", "config", "agent", "model", "budget_usd", "sandbox")
     arguments = {key: getattr(request, key) for key in keys}
     why_not = "" if request.evaluate else request.reason
-    options = options_of(arguments, _checkouts(), request.comment_id, why_not)
+    options = _options(arguments, request.comment_id, why_not)
     report = gate_range(request.repo, request.base, request.head, options, _progress())
     return report, request.out / "report.json"
 

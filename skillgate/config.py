@@ -21,6 +21,7 @@ from skillgate.values import MICROS_PER_USD, Count, FailOn, Positive, Severity, 
 
 FILE_NAME = "skillgate.yml"
 MAX_USD = 1_000_000
+SPARE_REQUESTS = 20  # beside those of turns: titles, counts, answers that are resumed
 RuleOptions = bool | Severity | dict[str, Any]
 
 
@@ -57,6 +58,36 @@ class LintConfig(Struct, kw_only=True, rename="kebab"):
         return found
 
 
+class Wire(StrEnum):
+    """How a model API is spoken to."""
+
+    ANTHROPIC = "anthropic"
+    OPENAI = "openai"
+    GEMINI = "gemini"
+
+
+class Protocol(StrEnum):
+    """How the agent `api` works with a model: by its tools, or by files in its answer."""
+
+    TOOLS = "tools"
+    TEXT = "text"
+
+
+class ProviderConfig(Struct, kw_only=True, rename="kebab"):
+    """The `run.provider` block: who serves the model. Without it, the one whose wire the agent speaks.
+
+    All but `base_url` is for the agent `api`; every other has a wire of its own. `max_output` counts the
+    tokens of one answer, `shown_tokens` those of files that the protocol `text` shows.
+    """
+
+    kind: Wire | None = None
+    base_url: str | None = None
+    protocol: Protocol = Protocol.TOOLS
+    max_output: Count = 8000
+    shown_tokens: Count = 6000
+    temperature: Annotated[float, msgspec.Meta(ge=0, le=2)] | None = None
+
+
 class RunConfig(Struct, kw_only=True, rename="kebab"):
     """The `run` block; without an agent nothing is run. `script` is what the scripted agent plays."""
 
@@ -67,7 +98,13 @@ class RunConfig(Struct, kw_only=True, rename="kebab"):
     image: str | None = None
     budget_usd: Annotated[float, msgspec.Meta(ge=0, le=MAX_USD)] = 5.00
     per_run_usd: Annotated[float, msgspec.Meta(gt=0, le=MAX_USD)] = 0.50
+    budget_tokens: Count | None = None
+    per_run_tokens: Count | None = None
+    budget_requests: Count | None = None
+    budget_minutes: Positive | None = None
     timeout_s: Positive = 900.0
+    max_turns: Annotated[int, msgspec.Meta(ge=1)] = 60
+    provider: ProviderConfig = ProviderConfig()
     inject: Inject = Inject.SKILL
     network: tuple[str, ...] = ()
     script: str | None = None
@@ -77,6 +114,8 @@ class RunConfig(Struct, kw_only=True, rename="kebab"):
     def __post_init__(self) -> None:
         if not all(map(math.isfinite, (self.budget_usd, self.per_run_usd, self.timeout_s))):
             raise ValueError("amounts and times are finite numbers")
+        if self.budget_tokens is not None and self.per_run_tokens is None:
+            raise ValueError("`budget-tokens` wants `per-run-tokens`, which a run reserves of it")
 
     @property
     def cap_usd_micros(self) -> int:
@@ -87,6 +126,11 @@ class RunConfig(Struct, kw_only=True, rename="kebab"):
     def per_run_usd_micros(self) -> int:
         """Return the cap of one run."""
         return round(self.per_run_usd * MICROS_PER_USD)
+
+    @property
+    def per_run_requests(self) -> int:
+        """Return how many requests one run may make: two for a turn, and some beside."""
+        return 2 * self.max_turns + SPARE_REQUESTS
 
     @property
     def model(self) -> str:

@@ -23,7 +23,7 @@ class ConsoleProgress:
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
         self._total, self._done, self._known, self._invalid = 0, 0, 0, 0
-        self._started = 0.0
+        self._started, self._open = 0.0, 0
 
     def start(self, label: str, total: int, done: int) -> None:
         """Begin the line of one skill."""
@@ -35,11 +35,18 @@ class ConsoleProgress:
     def finish_run(self, run: Run, ledger: Ledger) -> None:
         """Move the line on."""
         self._done += 1
+        self._open = 0
         self._invalid += run.outcome is Outcome.INVALID
         live = self._console.is_terminal
         step = max(1, self._total // 10)
         if live or self._done % step == 0 or self._done == self._total:
             self._say(self._line(ledger), end="\r" if live and self._done < self._total else "\n")
+
+    def tick(self, ledger: Ledger, open_usd_micros: int) -> None:
+        """Show on a terminal what runs in flight have cost."""
+        self._open = open_usd_micros
+        if self._console.is_terminal and self._done < self._total:
+            self._say(self._line(ledger), end="\r")
 
     def note(self, message: str) -> None:
         """Print a line."""
@@ -53,5 +60,6 @@ class ConsoleProgress:
         rest = elapsed / max(self._done - self._known, 1) * (self._total - self._done)
         broken = f", {self._invalid} invalid" if self._invalid else ""
         spent, held = usd(ledger.spent_usd_micros), usd(ledger.held_usd_micros)
-        money = f"${spent:.2f} spent, ${held:.2f} held, cap ${usd(ledger.cap_usd_micros):.2f}"
+        running = f" (${usd(self._open):.2f} used)" if self._open else ""
+        money = f"${spent:.2f} spent, ${held:.2f} held{running}, cap ${usd(ledger.cap_usd_micros):.2f}"
         return f"  {self._done}/{self._total} runs{broken}, {money}, {rest:.0f} s left  "

@@ -17,6 +17,7 @@ import msgspec
 from skillgate.values import FailOn, InputPrice, Location, Ranked, Ratio, Severity, Struct, TokenWeight, Usage
 
 SCHEMA_VERSION = 1
+API_AGENT = "api"
 SCRIPTED_AGENT = "scripted"
 SCRIPTED_LABEL = "scripted, not a measurement"
 
@@ -184,7 +185,12 @@ class Step(Struct, kw_only=True):
 
 
 class Run(Struct, kw_only=True):
-    """An executed cell. `steps` are those that were reached, if there can be more than one attempt at one."""
+    """An executed cell.
+
+    `steps` are those that were reached, if there can be more than one attempt at one; `models` are
+    those that answered; `reported_usd_micros` is the cost by the agent's own books; `trace_path` is the
+    folder, as seen from the report, with what the agent said.
+    """
 
     cell: Cell
     outcome: Outcome
@@ -196,6 +202,8 @@ class Run(Struct, kw_only=True):
     changed_files: tuple[str, ...] = ()
     trace_path: str | None = None
     steps: tuple[Step, ...] = ()
+    models: tuple[str, ...] = ()
+    reported_usd_micros: int | None = None
 
     @property
     def pass_ratio(self) -> float | None:

@@ -10,7 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from skillgate.gate.pipeline import Options
+    from skillgate.values import Secret
 
 Command = Callable[..., Any]
 
@@ -58,7 +61,11 @@ _RUN_KEYS = ("agent", "script", "budget_usd", "repeats", "sandbox", "image", "se
 
 
 def options_of(
-    arguments: dict[str, Any], checkouts: Path | None, comment_id: str = "default", why_not: str = ""
+    arguments: dict[str, Any],
+    cache: Path | None,
+    keys: Mapping[str, Secret],
+    comment_id: str = "default",
+    why_not: str = "",
 ) -> Options:
     """Turn what the command line was given into the options of a gate."""
     from skillgate.gate.pipeline import Options
@@ -76,5 +83,6 @@ def options_of(
         allow_unsafe_local=arguments.get("allow_unsafe_local", False),
         comment_id=comment_id,
         python_bin=Path(sys.executable).parent,
-        checkouts=checkouts,
+        cache=cache,
+        keys=keys,
     )

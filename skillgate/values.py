@@ -111,3 +111,19 @@ class Usage(Struct, kw_only=True):
     def tokens(self) -> int:
         """Return all tokens, whatever their price."""
         return self.input + self.output + self.cache_read + self.cache_write
+
+
+class Secret:
+    """A text that no `repr`, `str` or JSON shows."""
+
+    __slots__ = ("_text",)
+
+    def __init__(self, text: str) -> None:
+        self._text = text
+
+    def reveal(self) -> str:
+        """Return the text."""
+        return self._text
+
+    def __repr__(self) -> str:
+        return "Secret()"

@@ -175,6 +175,12 @@ def docker_image() -> str:
     return TEST_IMAGE
 
 
+@pytest.fixture
+def agent_cache() -> Path:
+    """Return the cache with the agent programs that tests marked `agents` run."""
+    return Path(os.environ["SKILLGATE_TEST_AGENTS"])
+
+
 @functools.cache
 def docker_trouble() -> str:
     """Return why docker tests cannot run here, or an empty string."""
@@ -188,11 +194,17 @@ def docker_trouble() -> str:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    if item.get_closest_marker("docker") is None or not docker_trouble():
-        return
-    if os.environ.get("SKILLGATE_REQUIRE_DOCKER") == "1":
-        pytest.fail(f"SKILLGATE_REQUIRE_DOCKER=1 and {docker_trouble()}", pytrace=False)
-    pytest.skip(f"needs Docker and its base image: {docker_trouble()}")
+    """Skip what this machine lacks something for, with the reason; CI requires it, and fails instead."""
+    if item.get_closest_marker("agents") is not None and not os.environ.get("SKILLGATE_TEST_AGENTS"):
+        _lacks("AGENTS", "needs the agent programs", "SKILLGATE_TEST_AGENTS names no cache with them")
+    if item.get_closest_marker("docker") is not None and docker_trouble():
+        _lacks("DOCKER", "needs Docker and its base image", docker_trouble())
+
+
+def _lacks(what: str, need: str, trouble: str) -> None:
+    if os.environ.get(f"SKILLGATE_REQUIRE_{what}") == "1":
+        pytest.fail(f"SKILLGATE_REQUIRE_{what}=1 and {trouble}", pytrace=False)
+    pytest.skip(f"{need}: {trouble}")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:

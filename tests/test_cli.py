@@ -174,7 +174,7 @@ def test_lint_finds_the_configuration_above_and_names_paths_from_there(
         (["--budget-usd", "inf"], "--budget-usd: expected `float` <= 1000000.0"),
         (["--workers", "0"], "--workers: expected `int` >= 1"),
         (["--seed", "-1"], "--seed: expected `int` >= 0"),
-        (["--agent", "codex"], "unknown agent `codex`"),
+        (["--agent", "copilot"], "unknown agent `copilot`"),
         (["--script", "nope.yml"], "nope.yml: no such file"),
         (["--config", "nope.yml"], "nope.yml: no such file"),
     ],

@@ -30,6 +30,18 @@ def test_off_a_terminal_there_is_a_line_per_tenth_and_no_escape_code() -> None:
     assert "\x1b" not in stream.getvalue()
 
 
+def test_a_terminal_shows_what_runs_in_flight_have_cost() -> None:
+    for terminal in (True, False):
+        stream, ledger = io.StringIO(), Ledger(2_000_000, 1_230_000)
+        stream.isatty = lambda terminal=terminal: terminal  # type: ignore[method-assign,misc]
+        progress = ConsoleProgress(stream)
+        progress.start("skills/x", 20, 0)
+        assert ledger.reserve(500_000)
+        progress.tick(ledger, 120_000)
+        shown = "  0/20 runs, $1.23 spent, $0.50 held ($0.12 used), cap $2.00, " in stream.getvalue()
+        assert shown is terminal
+
+
 def test_the_doctor_looks_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     monkeypatch.setenv("PATH", "/nowhere")

@@ -71,7 +71,7 @@ def test_the_documented_configuration_is_valid() -> None:
     block = re.search(r"```yaml\n(version: 1\n.*?)```", text("README.md"), re.DOTALL)
     assert block is not None
     read = config.parse(block[1])
-    assert read.run.agent == "scripted"
+    assert read.run.agent == "claude-code"
     known = yaml.safe_load(block[1])
     assert set(known["lint"]) == set(config.LintConfig.__struct_encode_fields__)
     assert set(known["policy"]) == {field.replace("_", "-") for field in Policy.__struct_fields__}

@@ -16,7 +16,18 @@ LEVELS = (
     {"config", "skill", "tokens", "model_tokens", "weights", "prices", "git", "shipped"},
     {"lint", "bench", "stats", "report"},
     {"gate", "github"},
-    {"cli", "__main__", "console", "demo", "doctor", "linting", "run_options", "suites", "weighing"},
+    {
+        "agents",
+        "cli",
+        "__main__",
+        "console",
+        "demo",
+        "doctor",
+        "linting",
+        "run_options",
+        "suites",
+        "weighing",
+    },
 )
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 MIXED_LEVELS = (0, 1, 4)  # small modules that may know each other

@@ -9,13 +9,15 @@ import errno
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
-from skillgate.bench.agents.scripted import Agent, AgentJob, AgentResult
+from skillgate.bench.agents.agent import Agent, AgentJob, AgentResult
 from skillgate.bench.failure import Failure, ruling
 from skillgate.bench.grade import grade, unreached
+from skillgate.bench.meter.account import TOKEN
 from skillgate.bench.prompt import compose, feedback_of
 from skillgate.bench.sandbox import Clocked, Phase, Sandbox, SandboxFailure
 from skillgate.bench.suite import Suite, Task
@@ -32,7 +34,8 @@ MAX_DIFFERENT = 5
 class Evaluation(NamedTuple):
     """One skill's paired run: its key in the journal, the plan, and what the cells need.
 
-    `units` maps the task of a cell to its suite and the tasks to do, more than one in a chain.
+    `units` maps the task of a cell to its suite and the tasks to do, more than one in a chain. `traces` is
+    the folder for what agents say, below that of the report.
     """
 
     key: str
@@ -42,6 +45,7 @@ class Evaluation(NamedTuple):
     skills: Mapping[str, Skill | None]
     agent: Agent
     sandbox: Sandbox
+    traces: Path | None = None
 
 
 class Ended(NamedTuple):
@@ -76,7 +80,17 @@ def attempt(cell: Cell, evaluation: Evaluation, fairness: Fairness) -> Ended:
     except Exception as problem:  # noqa: BLE001 - the one boundary: what we do not know is INVALID
         failure, detail = _classify(problem)
         run = tried.invalid(failure, detail)
-    return Ended(run, failure, tried.cost_known)
+    return Ended(_masked(run), failure, tried.cost_known)
+
+
+def _masked(run: Run) -> Run:
+    """Take tokens of the meter out of what an agent can write into a run: names, and what graders print."""
+    return msgspec.json.decode(TOKEN.sub(b"[token]", msgspec.json.encode(run)), type=Run)
+
+
+def trace_folder(traces: Path | None, cell: Cell) -> Path | None:
+    """Return the folder for what the agent says in a cell."""
+    return traces and traces / cell.task / f"{cell.arm.replace(':', '-')}-{cell.repeat}"
 
 
 class _Done(NamedTuple):
@@ -99,13 +113,17 @@ class _Attempt:
         self._skill_used: bool | None = None
         self._remarks: list[str] = []
         self._changed: tuple[str, ...] = ()
+        self._models: tuple[str, ...] = ()
+        self._reported: int | None = None
+        self._traces = trace_folder(evaluation.traces, cell)
         self.cost_known = True
 
     def work(self, fairness: Fairness) -> tuple[Run, Failure | None]:
         started = time.monotonic()
         with Workspace.create(self._suite) as workspace:
             if self._skill is not None and self._evaluation.plan.inject is Inject.SKILL:
-                workspace.install_skill(self._skill.folder_name, self._skill.files)
+                folders = self._evaluation.agent.skill_folders
+                workspace.install_skill(self._skill.folder_name, self._skill.files, folders)
             before = workspace.snapshot()
             fairness.check(self._cell.task, workspace.without_skill(before))
             done = self._do_all(workspace, before)
@@ -121,13 +139,27 @@ class _Attempt:
             skill_used=self._skill_used,
             changed_files=tuple(map(shown, self._changed)),
             steps=self._steps(done),
+            models=self._models,
+            reported_usd_micros=self._reported,
+            trace_path=self._trace_path(),
         )
         return run, failure
 
     def invalid(self, failure: Failure, detail: str) -> Run:
         return Run(
-            cell=self._cell, outcome=Outcome.INVALID, reason=_reason(failure, detail), usage=self._usage
+            cell=self._cell,
+            outcome=Outcome.INVALID,
+            reason=_reason(failure, detail),
+            usage=self._usage,
+            models=self._models,
+            trace_path=self._trace_path(),
         )
+
+    def _trace_path(self) -> str | None:
+        """Return where the agent's words are, seen from the folder of the report; None when it left none."""
+        if self._traces is None or self._evaluation.traces is None or not self._traces.is_dir():
+            return None
+        return self._traces.relative_to(self._evaluation.traces.parent.parent).as_posix()
 
     def _do_all(self, workspace: Workspace, before: dict[str, str]) -> list[_Done]:
         """Do the tasks in their order, up to the first that does not pass."""
@@ -153,7 +185,10 @@ class _Attempt:
 
     def _run_agent(self, task: Task, workspace: Workspace, feedback: str, number: int) -> AgentResult:
         plan = self._evaluation.plan
-        with self._evaluation.sandbox.session(workspace, Phase.AGENT, task.limits) as session:
+        limits = msgspec.structs.replace(
+            task.limits, memory_mb=task.limits.memory_mb + self._evaluation.agent.memory_mb
+        )
+        with self._evaluation.sandbox.session(workspace, Phase.AGENT, limits) as session:
             self.cost_known = False
             result = self._evaluation.agent.run(
                 AgentJob(
@@ -166,12 +201,18 @@ class _Attempt:
                     seed=plan.seed,
                     budget_usd_micros=plan.per_run_usd_micros - self._usage.usd_micros,
                     attempt=number,
+                    inject=plan.inject,
+                    trace=self._traces and self._traces / f"{task.short_id}-{number}.log",
+                    spent_usd_micros=self._usage.usd_micros,
                 )
             )
         if session.refused:
             self._remarks.append(f"not reached, as it is not in run.network: {', '.join(session.refused)}")
         self.cost_known = True
         self._usage += result.usage
+        self._models = tuple(dict.fromkeys((*self._models, *result.models)))
+        if result.reported_usd_micros is not None:
+            self._reported = (self._reported or 0) + result.reported_usd_micros
         self._skill_used = self._skill_used or result.skill_used
         self._remarks += [result.detail] if result.detail else []
         if result.failure is not None and ruling(result.failure).outcome is Outcome.INVALID:

@@ -10,8 +10,9 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import cast
 
 import docker
@@ -24,10 +25,20 @@ from skillgate.bench.failure import Failure
 from skillgate.bench.host.cgroup import Account, account_of
 from skillgate.bench.host.disk import DiskWatch
 from skillgate.bench.images.engine import ENGINE_ERRORS
-from skillgate.bench.network.netns import listen_inside
-from skillgate.bench.network.tunnel import Door, Tunnel
-from skillgate.bench.sandbox import KILLED, Capture, CommandResult, Limit, SandboxFailure, failure_of
+from skillgate.bench.network.doors import Doors
+from skillgate.bench.sandbox import (
+    KILLED,
+    NO_NAMES,
+    Capture,
+    CommandResult,
+    Limit,
+    SandboxFailure,
+    Serve,
+    Sink,
+    failure_of,
+)
 
+METER_PORT = 8080  # on the container's own loopback
 _IDLE_PROCESSES = 2  # the init and `sleep`
 _IN_ORDER = 'exec sh -c "$0" 2>&1'  # two streams would arrive in any order
 _LATE_S = 0.2
@@ -40,7 +51,7 @@ _MEMORY = (  # version 2, then 1: how many were killed, and whether the limit wa
 
 
 class ContainerSession:
-    """An open container; `refused` and `unreachable` are hosts that its commands asked for in vain."""
+    """An open container; `places` maps folders of this machine to where they are in it."""
 
     def __init__(
         self,
@@ -49,6 +60,7 @@ class ContainerSession:
         user: str,
         folder: str,
         env: list[str],
+        places: Mapping[Path, str],
         interrupted: threading.Event,
     ) -> None:
         self._client = client
@@ -56,20 +68,32 @@ class ContainerSession:
         self._user = user
         self._folder = folder
         self._env = env
+        self._places = places
         self._interrupted = interrupted
         self._oom_kills = 0
         self._account: Account | None = None
         self._ended = _NEVER  # when it ended last, by our own doing
         self._paused = False
-        self._tunnel: tuple[Tunnel, int] | None = None
-        self._door: Door | None = None
         self._disk: DiskWatch | None = None
-        self.refused: tuple[str, ...] = ()
-        self.unreachable: tuple[str, ...] = ()
+        self.doors = Doors(str(container.id))
 
-    def let_out(self, tunnel: Tunnel, port: int) -> None:
-        """Open a door of the tunnel on the container's loopback, at every start."""
-        self._tunnel = tunnel, port
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Return the hosts that its commands asked for and may not reach."""
+        return self.doors.refused
+
+    def listen(self, serve: Serve) -> int:
+        """Let `serve` answer on the container's loopback, now and at every start. Raises: SandboxFailure."""
+        with trouble(Failure.SANDBOX_START):
+            self.doors.add(METER_PORT, serve)
+        return METER_PORT
+
+    def where(self, path: Path) -> str:
+        """Return where a file of this machine is in the container. Raises: ValueError."""
+        for folder, inside in self._places.items():
+            if path.is_relative_to(folder):
+                return str(Path(inside, path.relative_to(folder)))
+        raise ValueError(f"{path} is not in the container")
 
     @contextmanager
     def started(self, disk: DiskWatch) -> Iterator[None]:
@@ -81,13 +105,17 @@ class ContainerSession:
             self._disk = disk
             yield
 
-    def run(self, command: str, timeout_s: float) -> CommandResult:
+    def run(
+        self, command: str, timeout_s: float, env: Mapping[str, str] = NO_NAMES, sink: Sink | None = None
+    ) -> CommandResult:
         """Run `sh -c command` in the folder of the repository. Raises: SandboxFailure."""
+        argv = ["env", "-i", *self._env, *(f"{name}={value}" for name, value in env.items())]
+        capture = Capture(sink)
         self._refuse_interrupted()
         started = time.monotonic()
         try:
             if not self._is_over_disk():
-                return self._run(command, timeout_s)
+                return self._run([*argv, "sh", "-c", _IN_ORDER, command], timeout_s, capture)
         except SandboxFailure:  # an end that we put to it ourselves explains the loss
             self._refuse_interrupted()
             if not self._is_over_disk():
@@ -95,27 +123,27 @@ class ContainerSession:
         wall_s = time.monotonic() - started
         return CommandResult(exit_code=KILLED, output="", wall_s=wall_s, limit=Limit.DISK)
 
-    def _run(self, command: str, timeout_s: float) -> CommandResult:
+    def _run(self, argv: list[str], timeout_s: float, capture: Capture) -> CommandResult:
         started = time.monotonic()
-        capture, expired = Capture(), threading.Event()
+        expired = threading.Event()
         with trouble(Failure.SANDBOX_LOST):
-            exit_code, limit = self._execute(command, timeout_s, capture, expired)
+            exit_code, limit = self._execute(argv, timeout_s, capture, expired)
             wall_s = time.monotonic() - started
         return CommandResult(
             exit_code=exit_code,
             output=capture.text(),
             wall_s=wall_s,
             limit=limit,
-            unreachable=self.unreachable,
+            unreachable=self.doors.unreachable,
         )
 
     def _execute(
-        self, command: str, timeout_s: float, capture: Capture, expired: threading.Event
+        self, argv: list[str], timeout_s: float, capture: Capture, expired: threading.Event
     ) -> tuple[int, Limit | None]:
         try:
-            exec_id = self._stream(command, timeout_s, capture, expired)
+            exec_id = self._stream(argv, timeout_s, capture, expired)
             self._refuse_interrupted()
-            self._note_doors()
+            self.doors.note()
             return self._settle(exec_id, expired)
         except APIError:  # we may have ended the container before the command began, or while we asked
             if (limit := self._limit_of(expired)) is None:
@@ -131,13 +159,6 @@ class ContainerSession:
             return False
         return True
 
-    def close_door(self) -> None:
-        """End every connection, and keep what was refused or failed."""
-        if self._door is not None:
-            self._door.close()
-            self._note_doors()
-            self._door = None
-
     def _begin(self) -> None:
         """Find what belongs to the container since it was started: its account, a door into its network."""
         self._container.reload()
@@ -145,19 +166,11 @@ class ContainerSession:
         self._ended = self._container.attrs["State"]["FinishedAt"]
         self._account = account_of(container, pid)
         self._oom_kills = 0
-        if self._tunnel is not None:
-            tunnel, port = self._tunnel
-            self._door = tunnel.serve(listen_inside(pid, container, port))
+        self.doors.open(pid)
 
-    def _note_doors(self) -> None:
-        if self._door is not None:
-            self.refused = tuple(dict.fromkeys((*self.refused, *self._door.refused)))
-            self.unreachable = tuple(dict.fromkeys((*self.unreachable, *self._door.broken)))
-
-    def _stream(self, command: str, timeout_s: float, capture: Capture, expired: threading.Event) -> str:
+    def _stream(self, argv: list[str], timeout_s: float, capture: Capture, expired: threading.Event) -> str:
         """Run the command to its end, or to the container's at the deadline; return the exec's id."""
         api = self._client.api
-        argv = ["env", "-i", *self._env, "sh", "-c", _IN_ORDER, command]
         exec_id = str(api.exec_create(self._container.id, argv, user=self._user, workdir=self._folder)["Id"])
         stream = api.exec_start(exec_id, stream=True)
 
@@ -273,7 +286,7 @@ class ContainerSession:
 
     def _restart(self) -> None:
         """End every process; files stay."""
-        self.close_door()
+        self.doors.close()
         self._container.restart(timeout=0)
         self._begin()
 

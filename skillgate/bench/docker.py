@@ -8,14 +8,16 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, contextmanager, suppress
+from pathlib import Path
 
 import docker
 from docker.errors import NotFound
 from docker.models.containers import Container
 from docker.types import Mount, Ulimit
 
+from skillgate.bench.agents.agent import NO_PROGRAMS
 from skillgate.bench.container import ContainerSession, trouble
 from skillgate.bench.failure import Failure
 from skillgate.bench.host.disk import DiskWatch
@@ -33,6 +35,7 @@ from skillgate.errors import PrerequisiteError
 
 WORKSPACE, HOME, TEMP = "/workspace", "/home/agent", "/tmp"  # noqa: S108 - a mount of the run's own
 TESTS, RESULTS = "/skillgate/tests", "/skillgate/results"
+GIVEN, PROGRAMS = "/skillgate/given", "/skillgate/agents"
 PROXY_PORT = 3128  # on the container's own loopback
 MAX_FILES = 200_000
 
@@ -40,21 +43,24 @@ _IDLE = ["sleep", "infinity"]
 _KEEPER = "65534:65534"  # idles as somebody else, so that no command can end the container
 _UID_FOR_ROOT = 1000
 _PATH_MAX = 4096 - 256 - 1  # with the longest name in it
-_OPEN_NETWORK = "Run as root or with passwordless sudo beside the engine, or remove `network`."
+_OPEN_NETWORK = "Run as root or with passwordless sudo beside the engine, which runs on this machine."
 _NO_NETWORK = ("GOPROXY", "GOSUMDB", "CARGO_NET_OFFLINE", "UV_OFFLINE", "MAVEN_ARGS")
 
 
-def docker_sandbox(image: str | None, network: Sequence[str] = ()) -> Sandbox:
+def docker_sandbox(
+    image: str | None, network: Sequence[str] = (), programs: Mapping[str, Path] = NO_PROGRAMS
+) -> Sandbox:
     """Return the sandbox that runs commands in containers, and remove what killed ones left.
 
     Args:
         image: for suites that name none. It needs a shell, `env`, `sleep` and what graders call.
         network: hosts that commands may reach; nothing else is.
+        programs: folders that an agent's commands find below `PROGRAMS`; such an agent listens there too.
 
     Raises: PrerequisiteError when no engine answers, the image cannot be had or hosts cannot be opened;
         ConfigError for a host that cannot be one.
     """
-    sandbox = _DockerSandbox(image, hosts.hosts_of(network))
+    sandbox = _DockerSandbox(image, hosts.hosts_of(network), programs)
     if image is not None:
         sandbox.images.find(image)
     ask_engine(reap)
@@ -65,7 +71,7 @@ class _DockerSandbox:
     name = "docker"
     isolates = True
 
-    def __init__(self, image: str | None, allowed: Sequence[str]) -> None:
+    def __init__(self, image: str | None, allowed: Sequence[str], programs: Mapping[str, Path]) -> None:
         self.images = Images()
         self._default_image = image
         self._interrupted = threading.Event()
@@ -74,7 +80,10 @@ class _DockerSandbox:
         info, self._api_version = ask_engine(lambda client: (client.info(), client.api.api_version))
         self._engine, self._cpus = str(info["ServerVersion"]), int(info["NCPU"])
         self._allowed = allowed
-        self._tunnel = _tunnel(allowed)
+        if allowed or programs:
+            _require_doors("the model API" if programs else "`network`")
+        self._tunnel = Tunnel(allowed) if allowed else None
+        self._programs = {folder: f"{PROGRAMS}/{name}" for name, folder in programs.items()}
 
     def require(self, suite: Suite) -> None:
         self.images.of(suite, self._default_image)
@@ -106,10 +115,16 @@ class _DockerSandbox:
                 user,
                 WORKSPACE,
                 _environment(image, phase, self._tunnel),
+                {
+                    workspace.home: HOME,
+                    workspace.workspace: WORKSPACE,
+                    workspace.given: GIVEN,
+                    **self._programs,
+                },
                 self._interrupted,
             )
             if self._tunnel is not None:
-                session.let_out(self._tunnel, PROXY_PORT)
+                session.doors.add(PROXY_PORT, self._tunnel.serve)
             self._open.add(session)
             try:
                 with session.started(_watch(workspace, limits, session)):
@@ -117,7 +132,7 @@ class _DockerSandbox:
             finally:
                 self._open.discard(session)
                 self._remove(client, str(container.id))
-                session.close_door()
+                session.doors.close()
 
     def _remove(self, client: docker.DockerClient, container: str) -> None:
         """Remove a container, and what an engine that was gone could not; a reaper finds the rest."""
@@ -155,7 +170,7 @@ class _DockerSandbox:
             init=True,
             user=_KEEPER,
             working_dir=WORKSPACE,
-            mounts=[*_mounts(workspace, phase), *masks(image)],
+            mounts=[*_mounts(workspace, phase, self._programs), *masks(image)],
             labels=owner_labels(),
             network_mode="none",
             read_only=True,
@@ -174,13 +189,11 @@ def _watch(workspace: Workspace, limits: Limits, session: ContainerSession) -> D
     return DiskWatch(folders, limits.disk_mb * 1_000_000, MAX_FILES, session.kill)
 
 
-def _tunnel(allowed: Sequence[str]) -> Tunnel | None:
-    if not allowed:
-        return None
+def _require_doors(what: str) -> None:
+    """Make sure that something can answer inside a container. Raises: PrerequisiteError."""
     reason = why_not(ask_engine(lambda client: str(client.api.base_url)))
     if reason is not None:
-        raise PrerequisiteError(f"`network` cannot be opened on this machine: {reason}", _OPEN_NETWORK)
-    return Tunnel(allowed)
+        raise PrerequisiteError(f"{what} cannot be opened to a container: {reason}", _OPEN_NETWORK)
 
 
 def _environment(image: Image, phase: Phase, tunnel: Tunnel | None) -> list[str]:
@@ -193,8 +206,8 @@ def _environment(image: Image, phase: Phase, tunnel: Tunnel | None) -> list[str]
     return [f"{name}={value}" for name, value in (baked | names).items()]
 
 
-def _mounts(workspace: Workspace, phase: Phase) -> list[Mount]:
-    """Mount the same paths in both arms and phases; only graders see tests and results."""
+def _mounts(workspace: Workspace, phase: Phase, programs: Mapping[Path, str]) -> list[Mount]:
+    """Mount the same paths in both arms; only graders see tests and results, only agents their programs."""
     mounts = [
         Mount(WORKSPACE, str(workspace.workspace), type="bind"),
         Mount(HOME, str(workspace.home), type="bind"),
@@ -203,6 +216,9 @@ def _mounts(workspace: Workspace, phase: Phase) -> list[Mount]:
     if phase is Phase.GRADE:
         mounts.append(Mount(TESTS, str(workspace.tests), type="bind", read_only=True))
         mounts.append(Mount(RESULTS, str(workspace.results), type="bind"))
+    else:
+        given = {workspace.given: GIVEN, **programs}
+        mounts += [Mount(at, str(folder), type="bind", read_only=True) for folder, at in given.items()]
     return mounts
 
 

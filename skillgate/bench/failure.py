@@ -22,12 +22,14 @@ class Failure(StrEnum):
     AGENT_DISK = "agent-disk"
     AGENT_CRASH = "agent-crash"
     AGENT_REFUSED = "agent-refused"
+    AGENT_START = "agent-start"
     API_RATE_LIMIT = "api-rate-limit"
     API_SERVER = "api-server"
     API_OVERLOADED = "api-overloaded"
     API_UNREACHABLE = "api-unreachable"
     API_AUTH = "api-auth"
     API_CREDIT = "api-credit"
+    API_REFUSED = "api-refused"
     IMAGE_MISSING = "image-missing"
     IMAGE_BUILD = "image-build"
     SANDBOX_START = "sandbox-start"
@@ -60,12 +62,14 @@ _TABLE: dict[Failure, Ruling] = {
     Failure.AGENT_DISK: Ruling(Outcome.LIMIT, False, "the agent used up its disk"),
     Failure.AGENT_CRASH: Ruling(None, False, "the agent crashed; its graders decide"),
     Failure.AGENT_REFUSED: Ruling(None, False, "the agent refused the task; its graders decide"),
+    Failure.AGENT_START: Ruling(_INVALID, True, "the agent broke off before the model answered it"),
     Failure.API_RATE_LIMIT: Ruling(_INVALID, True, "the model API limited our rate"),
     Failure.API_SERVER: Ruling(_INVALID, True, "the model API failed"),
     Failure.API_OVERLOADED: Ruling(_INVALID, True, "the model API was overloaded"),
     Failure.API_UNREACHABLE: Ruling(_INVALID, True, "the model API could not be reached"),
     Failure.API_AUTH: Ruling(_INVALID, False, "the model API refused our key"),
     Failure.API_CREDIT: Ruling(_INVALID, False, "the account at the model API has no credit left"),
+    Failure.API_REFUSED: Ruling(_INVALID, False, "the meter serves nothing that this agent asks for"),
     Failure.IMAGE_MISSING: Ruling(_INVALID, True, "the image is gone or could not be pulled"),
     Failure.IMAGE_BUILD: Ruling(_INVALID, False, "the image could not be built"),
     Failure.SANDBOX_START: Ruling(_INVALID, True, "the sandbox did not start"),

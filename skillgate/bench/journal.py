@@ -10,8 +10,8 @@ from __future__ import annotations
 import fcntl
 import sqlite3
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
@@ -20,15 +20,17 @@ import msgspec
 
 from skillgate.core import Cell, Run
 from skillgate.errors import PrerequisiteError, UsageError, writing
+from skillgate.values import Usage
 
 FILE_NAME = "journal.sqlite"
-_SCHEMA_VERSION = 1
+_SCHEMA_VERSION = 2
 _SCHEMA = """
 CREATE TABLE gates (
   id INTEGER PRIMARY KEY, key TEXT NOT NULL, started TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
 );
 CREATE TABLE attempts (
   id INTEGER PRIMARY KEY, gate INTEGER NOT NULL REFERENCES gates, evaluation TEXT NOT NULL,
+  agent TEXT NOT NULL, model TEXT NOT NULL,
   task TEXT NOT NULL, arm TEXT NOT NULL, repeat INTEGER NOT NULL,
   held_usd_micros INTEGER NOT NULL, used_usd_micros INTEGER, final INTEGER NOT NULL DEFAULT 0, run BLOB
 );
@@ -41,6 +43,13 @@ class Sums(NamedTuple):
 
     spent_usd_micros: int
     lost_usd_micros: int
+
+
+class Who(NamedTuple):
+    """What works in a run: costs of another agent or model say nothing about it."""
+
+    agent: str
+    model: str
 
 
 class Journal:
@@ -100,12 +109,18 @@ class Journal:
         runs = [msgspec.json.decode(blob, type=Run) for (blob,) in rows]
         return {run.cell: run for run in runs}
 
-    def begin(self, evaluation: str, cell: Cell, held_usd_micros: int) -> int:
+    def used(self) -> tuple[Usage, int]:
+        """Return what the attempts of this gate have used, and how many there are of which nobody knows."""
+        rows = self._read("SELECT used_usd_micros, run FROM attempts WHERE gate = ?", (self._gate,))
+        known = [msgspec.json.decode(blob, type=Run).usage for used, blob in rows if used is not None]
+        return sum(known, Usage()), len(rows) - len(known)
+
+    def begin(self, evaluation: str, who: Who, cell: Cell, held_usd_micros: int) -> int:
         """Write that an attempt starts, before it does; return its id."""
-        values = (self._gate, evaluation, cell.task, cell.arm, cell.repeat, held_usd_micros)
+        values = (self._gate, evaluation, *who, cell.task, cell.arm, cell.repeat, held_usd_micros)
         with self._writing() as db:
-            columns = "gate, evaluation, task, arm, repeat, held_usd_micros"
-            cursor = db.execute(f"INSERT INTO attempts ({columns}) VALUES (?, ?, ?, ?, ?, ?)", values)  # noqa: S608
+            columns = "gate, evaluation, agent, model, task, arm, repeat, held_usd_micros"
+            cursor = db.execute(f"INSERT INTO attempts ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
             return int(cursor.lastrowid or 0)
 
     def end(self, attempt: int, run: Run, *, cost_known: bool) -> None:
@@ -146,6 +161,25 @@ class Journal:
             self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
         elif version != _SCHEMA_VERSION:
             raise sqlite3.DatabaseError(f"version {version} of its format")
+
+
+def past_costs(path: Path, who: Who, tasks: Sequence[str], *, resume: bool) -> tuple[int, ...]:
+    """Return micro-dollars of the scored runs of tasks in earlier gates, none when there is no journal.
+
+    Reads without a lock. Args: resume: the latest gate goes on, so it is no earlier one.
+    """
+    if not path.is_file():
+        return ()
+    marks = ", ".join("?" * len(tasks))
+    query = (
+        f"SELECT used_usd_micros FROM attempts WHERE agent = ? AND model = ? AND task IN ({marks}) AND final"  # noqa: S608
+        " AND gate <= (SELECT COALESCE(MAX(id), 0) FROM gates) - ? ORDER BY id"
+    )
+    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
+        try:
+            return tuple(used for (used,) in db.execute(query, (*who, *tasks, int(resume))))
+        except sqlite3.DatabaseError:  # of another version, or damaged: whoever opens it tells
+            return ()
 
 
 def _damaged(path: Path, problem: sqlite3.DatabaseError) -> UsageError:

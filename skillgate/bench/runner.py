@@ -9,20 +9,22 @@ from __future__ import annotations
 import signal
 import threading
 import time
+from collections.abc import Callable
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from skillgate.bench.attempt import Evaluation, Fairness, attempt
 from skillgate.bench.failure import ruling
-from skillgate.bench.journal import Journal
+from skillgate.bench.journal import Journal, Who
 from skillgate.bench.meter.ledger import Ledger
+from skillgate.bench.meter.purse import Limited, Purse
 from skillgate.bench.sandbox import Sandbox
 from skillgate.core import Cell, Outcome, Run
 from skillgate.errors import Interrupted
 
 MAX_ATTEMPTS = 3
 _TICK_S = 0.5  # how soon a signal is noticed
-SKIPPED_REASON = "not started: the rest of the budget could not pay for it"
 
 
 class Progress(Protocol):
@@ -33,6 +35,9 @@ class Progress(Protocol):
 
     def finish_run(self, run: Run, ledger: Ledger) -> None:
         """Say that a run has ended."""
+
+    def tick(self, ledger: Ledger, open_usd_micros: int) -> None:
+        """Say that time has passed, and what the runs in flight have cost so far."""
 
     def note(self, message: str) -> None:
         """Tell something worth a line."""
@@ -47,18 +52,26 @@ class Quiet:
     def finish_run(self, run: Run, ledger: Ledger) -> None:
         """Say nothing."""
 
+    def tick(self, ledger: Ledger, open_usd_micros: int) -> None:
+        """Say nothing."""
+
     def note(self, message: str) -> None:
         """Say nothing."""
 
 
 class Bench(NamedTuple):
-    """What runs one evaluation: the journal of its gate, and the part of the money it may use."""
+    """What runs one evaluation: the journal of its gate, and the part of the money it may use.
+
+    `traces` is the folder for what agents say, `limited` what the gate's runs share beside money.
+    """
 
     journal: Journal
     ledger: Ledger
     progress: Progress
     workers: int = 2
     backoff_s: float = 1.0
+    traces: Path | None = None
+    limited: Limited = Limited()
 
 
 def execute(evaluation: Evaluation, bench: Bench) -> tuple[Run, ...]:
@@ -72,13 +85,14 @@ def execute(evaluation: Evaluation, bench: Bench) -> tuple[Run, ...]:
     }
     bench.progress.start(evaluation.label, len(evaluation.plan.cells), len(runs))
     waiting = [cell for cell in evaluation.plan.cells if cell not in runs]
-    for run in _run_all(waiting, evaluation, bench):
+    purse = Purse(bench.ledger, evaluation.plan.per_run_usd_micros, bench.limited)
+    for run in _run_all(waiting, evaluation, bench, purse):
         runs[run.cell] = run
-    return tuple(runs.get(cell, _skipped(cell)) for cell in evaluation.plan.cells)
+    return tuple(runs.get(cell, _skipped(cell, purse.why_not)) for cell in evaluation.plan.cells)
 
 
-def _skipped(cell: Cell) -> Run:
-    return Run(cell=cell, outcome=Outcome.SKIPPED, reason=SKIPPED_REASON)
+def _skipped(cell: Cell, why: str) -> Run:
+    return Run(cell=cell, outcome=Outcome.SKIPPED, reason=why)
 
 
 class _Signals:
@@ -108,20 +122,31 @@ class _Signals:
         self.asked = True
 
 
-def _run_all(cells: list[Cell], evaluation: Evaluation, bench: Bench) -> list[Run]:
-    """Start cells in order while the ledger can pay; stop starting at the first it never can."""
+def _run_all(cells: list[Cell], evaluation: Evaluation, bench: Bench, purse: Purse) -> list[Run]:
+    """Start cells in order while the purse can pay; stop starting at the first it never can."""
     done: list[Run] = []
     pending: set[Future[Run]] = set()
-    hold, fairness = evaluation.plan.per_run_usd_micros, Fairness()
+    fairness = Fairness()
+
+    def collect() -> None:
+        """Take the runs that have ended; wait a moment for the first."""
+        ended, _ = wait(pending, timeout=_TICK_S, return_when=FIRST_COMPLETED)
+        for future in ended:
+            pending.remove(future)
+            done.append(future.result())
+            bench.progress.finish_run(done[-1], bench.ledger)
+        if not ended:
+            bench.progress.tick(bench.ledger, evaluation.agent.open_usd_micros)
+
     with _Signals(evaluation.sandbox) as signals, ThreadPoolExecutor(bench.workers) as pool:
         for cell in cells:
-            if not _wait_for_turn(hold, pending, done, bench, signals):
+            if not _wait_for_turn(purse, pending, collect, bench, signals):
                 break
-            pending.add(pool.submit(_run_cell, cell, evaluation, bench, fairness))
+            pending.add(pool.submit(_run_cell, cell, evaluation, bench, purse, fairness))
         if signals.asked and pending:
             bench.progress.note(f"stopping: {len(pending)} runs in flight may end; Ctrl-C again kills them")
         while pending:
-            _collect(pending, done, bench)
+            collect()
     if signals.asked:
         hint = "Run the same command with --resume to continue."
         raise Interrupted("interrupted; every finished run is in the journal", hint)
@@ -129,40 +154,32 @@ def _run_all(cells: list[Cell], evaluation: Evaluation, bench: Bench) -> list[Ru
 
 
 def _wait_for_turn(
-    hold: int, pending: set[Future[Run]], done: list[Run], bench: Bench, signals: _Signals
+    purse: Purse, pending: set[Future[Run]], collect: Callable[[], None], bench: Bench, signals: _Signals
 ) -> bool:
-    """Wait until a worker is free and `hold` is reserved; False when nothing more may start."""
+    """Wait until a worker is free and a run is paid for; False when nothing more may start."""
     while not signals.asked:
-        if len(pending) < bench.workers and bench.ledger.reserve(hold):
+        if len(pending) < bench.workers and purse.reserve():
             return True
         if not pending:
             return False
-        _collect(pending, done, bench)
+        collect()
     return False
 
 
-def _collect(pending: set[Future[Run]], done: list[Run], bench: Bench) -> None:
-    """Take the runs that have ended; wait a moment for the first."""
-    ended, _ = wait(pending, timeout=_TICK_S, return_when=FIRST_COMPLETED)
-    for future in ended:
-        pending.remove(future)
-        done.append(future.result())
-        bench.progress.finish_run(done[-1], bench.ledger)
-
-
-def _run_cell(cell: Cell, evaluation: Evaluation, bench: Bench, fairness: Fairness) -> Run:
+def _run_cell(cell: Cell, evaluation: Evaluation, bench: Bench, purse: Purse, fairness: Fairness) -> Run:
     """Try a cell, its first reservation made already, until it is scored or given up."""
     hold = evaluation.plan.per_run_usd_micros
+    who = Who(evaluation.plan.agent, evaluation.plan.model)
     for tried in range(1, MAX_ATTEMPTS + 1):
-        number = bench.journal.begin(evaluation.key, cell, hold)
+        number = bench.journal.begin(evaluation.key, who, cell, hold)
         run, failure, cost_known = attempt(cell, evaluation, fairness)
         if cost_known:
-            bench.ledger.settle(hold, run.usage.usd_micros)
+            purse.settle(run.usage)
         else:
-            bench.ledger.lose(hold)
+            purse.lose()
         bench.journal.end(number, run, cost_known=cost_known)
         retry = failure is not None and ruling(failure).retry and tried < MAX_ATTEMPTS
-        if not retry or not bench.ledger.reserve(hold):
+        if not retry or not purse.reserve():
             break
         time.sleep(bench.backoff_s * 4 ** (tried - 1))
     return run

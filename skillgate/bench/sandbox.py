@@ -11,13 +11,15 @@ import errno
 import os
 import selectors
 import signal
+import socket
 import subprocess
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from enum import StrEnum
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Protocol
 
 from skillgate.bench.failure import Failure
@@ -32,6 +34,8 @@ KILLED = 128 + signal.SIGKILL
 _HALF = OUTPUT_LIMIT // 2 - 40
 _TICK_S = 0.05
 _SYSTEM_PATH = "/usr/local/bin:/usr/bin:/bin"
+Sink = Callable[[bytes], None]
+NO_NAMES: Mapping[str, str] = MappingProxyType({})
 
 
 class Phase(StrEnum):
@@ -72,6 +76,24 @@ class SandboxFailure(Exception):
         self.detail = detail
 
 
+class Door(Protocol):
+    """What answers at a socket in a sandbox; it knows which hosts it refused and which did not answer."""
+
+    @property
+    def refused(self) -> tuple[str, ...]:
+        """Return each once."""
+
+    @property
+    def broken(self) -> tuple[str, ...]:
+        """Return each once."""
+
+    def close(self) -> None:
+        """End the listener and every connection; more than once does no harm."""
+
+
+Serve = Callable[[socket.socket], Door]
+
+
 class Session(Protocol):
     """An open sandbox; `refused` are the hosts that its commands asked for and may not reach."""
 
@@ -79,8 +101,19 @@ class Session(Protocol):
     def refused(self) -> tuple[str, ...]:
         """Return each once, in the order they were asked for."""
 
-    def run(self, command: str, timeout_s: float) -> CommandResult:
-        """Run `sh -c command` in the workspace. Raises: SandboxFailure."""
+    def run(
+        self, command: str, timeout_s: float, env: Mapping[str, str] = NO_NAMES, sink: Sink | None = None
+    ) -> CommandResult:
+        """Run `sh -c command` in the workspace. Raises: SandboxFailure.
+
+        Args: env: variables beside those of the sandbox. sink: gets all of the output as it comes.
+        """
+
+    def listen(self, serve: Serve) -> int:
+        """Let `serve` answer on the loopback of commands; return the port. Raises: SandboxFailure."""
+
+    def where(self, path: Path) -> str:
+        """Return what commands call a file of this machine. Raises: ValueError when they cannot see it."""
 
 
 class Clocked:
@@ -95,12 +128,22 @@ class Clocked:
         """Return what the session itself refused."""
         return self._session.refused
 
-    def run(self, command: str, timeout_s: float) -> CommandResult:
+    def run(
+        self, command: str, timeout_s: float, env: Mapping[str, str] = NO_NAMES, sink: Sink | None = None
+    ) -> CommandResult:
         """Run a command for what is left of the time, at most."""
         rest_s = self._deadline - time.monotonic()
         if rest_s <= 0:
             return CommandResult(exit_code=KILLED, output="", wall_s=0.0, limit=Limit.CLOCK)
-        return self._session.run(command, min(timeout_s, rest_s))
+        return self._session.run(command, min(timeout_s, rest_s), env, sink)
+
+    def listen(self, serve: Serve) -> int:
+        """Listen in the session itself."""
+        return self._session.listen(serve)
+
+    def where(self, path: Path) -> str:
+        """Ask the session itself."""
+        return self._session.where(path)
 
 
 class Sandbox(Protocol):
@@ -131,15 +174,18 @@ class Sandbox(Protocol):
 
 
 class Capture:
-    """The head and the tail of an output of any length, in bounded memory."""
+    """The head and the tail of an output of any length, in bounded memory; a sink gets all of it."""
 
-    def __init__(self) -> None:
+    def __init__(self, sink: Sink | None = None) -> None:
+        self._sink = sink
         self._head = bytearray()
         self._tail = bytearray()
         self._size = 0
 
     def add(self, chunk: bytes) -> None:
         """Take the next bytes."""
+        if self._sink is not None:
+            self._sink(chunk)
         self._size += len(chunk)
         room = _HALF - len(self._head)
         self._head += chunk[:room]
@@ -206,7 +252,11 @@ class _LocalSandbox:
             results=str(workspace.results),
             phase=phase,
         )
-        yield _LocalSession(workspace.workspace, env, self._interrupted)
+        session = _LocalSession(workspace.workspace, env, self._interrupted)
+        try:
+            yield session
+        finally:
+            session.close_doors()
 
     def baked(self, suite: Suite) -> tuple[str, ...]:
         return ()
@@ -225,11 +275,30 @@ class _LocalSession:
         self._folder = folder
         self._env = env
         self._interrupted = interrupted
+        self._doors: list[Door] = []
 
-    def run(self, command: str, timeout_s: float) -> CommandResult:
+    def listen(self, serve: Serve) -> int:
+        try:
+            listener = socket.create_server(("127.0.0.1", 0))
+        except OSError as problem:
+            raise failure_of(problem) from problem
+        port = int(listener.getsockname()[1])
+        self._doors.append(serve(listener))
+        return port
+
+    def where(self, path: Path) -> str:
+        return str(path)
+
+    def close_doors(self) -> None:
+        for door in self._doors:
+            door.close()
+
+    def run(
+        self, command: str, timeout_s: float, env: Mapping[str, str] = NO_NAMES, sink: Sink | None = None
+    ) -> CommandResult:
         started = time.monotonic()
-        capture = Capture()
-        with self._start(command) as process:
+        capture = Capture(sink)
+        with self._start(command, env) as process:
             try:
                 timed_out = self._watch(process, capture, started + timeout_s)
             finally:
@@ -243,12 +312,12 @@ class _LocalSession:
             limit=Limit.CLOCK if timed_out else None,
         )
 
-    def _start(self, command: str) -> subprocess.Popen[bytes]:
+    def _start(self, command: str, env: Mapping[str, str]) -> subprocess.Popen[bytes]:
         try:
             return subprocess.Popen(
                 ["/bin/sh", "-c", command],
                 cwd=self._folder,
-                env=self._env,
+                env={**self._env, **env},
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.STDOUT,

@@ -29,7 +29,6 @@ if TYPE_CHECKING:
     from skillgate.skill import Files
 
 ORIGINAL = "original"  # the folder below the tests with the repository as the suite has it
-SKILL_FOLDERS = (".claude/skills", ".agents/skills")
 MAX_PATH_BYTES = 3000  # the kernel takes 4096, with the folder of the run
 DECIDE_HOW_TESTS_RUN = (
     "conftest.py",
@@ -61,8 +60,8 @@ def _host_files() -> Iterator[None]:
 class Workspace:
     """The folders of one run; a context manager that removes them.
 
-    `workspace` is the agent's working folder, `suite` what it was made for. Methods raise
-    SandboxFailure when the host's disk fails.
+    `workspace` is the agent's working folder, `given` what it may read beside it, `suite` what it was made
+    for. Methods raise SandboxFailure when the host's disk fails.
     """
 
     def __init__(self, root: Path, suite: Suite) -> None:
@@ -71,6 +70,7 @@ class Workspace:
         self.workspace = root / "workspace"
         self.home = root / "home"
         self.temp = root / "tmp"
+        self.given = root / "given"
         self.tests = root / "tests"
         self.results = root / "results"
         self._installed: tuple[str, ...] = ()
@@ -84,7 +84,7 @@ class Workspace:
         made = cls(Path(tempfile.mkdtemp(prefix="skillgate-", dir=parent)).resolve(), suite)
         try:
             mark(made.root)
-            for folder in (made.workspace, made.home, made.temp, made.tests, made.results):
+            for folder in (made.workspace, made.home, made.temp, made.given, made.tests, made.results):
                 folder.mkdir()
             _copy_tree(suite.repo, made.workspace)
             _strip_skills(made.workspace)
@@ -105,9 +105,9 @@ class Workspace:
             remove(self.root)
 
     @_host_files()
-    def install_skill(self, name: str, files: Files) -> None:
-        """Put the skill where coding agents look for one."""
-        for parent in SKILL_FOLDERS:
+    def install_skill(self, name: str, files: Files, folders: Sequence[str]) -> None:
+        """Put the skill into the folders where an agent looks for one."""
+        for parent in folders:
             remove(_clear_way(self.workspace, f"{parent}/{name}"))
             for file in files.names:
                 content = files.read(file)

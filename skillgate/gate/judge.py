@@ -9,14 +9,17 @@ import hashlib
 import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import msgspec
 
 from skillgate import __version__
 from skillgate.bench.attempt import Evaluation
+from skillgate.bench.journal import Who, past_costs
 from skillgate.bench.meter.ledger import Ledger
-from skillgate.bench.plan import affordable_repeats, make_plan
+from skillgate.bench.meter.purse import NO_MONEY
+from skillgate.bench.plan import Expected, affordable_repeats, expect, make_plan
 from skillgate.bench.runner import Bench, execute
 from skillgate.bench.suite import Suite, Task, suite_digest, task_facts
 from skillgate.config import Config, LintConfig, RunConfig
@@ -37,13 +40,14 @@ from skillgate.core import (
     TaskFacts,
     Verdict,
 )
+from skillgate.gate.agents import price_table
 from skillgate.gate.changes import Subject
 from skillgate.gate.means import Means, removed_skills
 from skillgate.lint.check import Library
 from skillgate.lint.engine import Checked, check_skill, lint_library
 from skillgate.lint.rule import Rule
 from skillgate.lint.sift import Baseline, merged, sift
-from skillgate.prices import input_price, shipped_prices
+from skillgate.prices import input_price
 from skillgate.skill import Skill, is_too_long
 from skillgate.stats.compare import compare
 from skillgate.stats.verdict import decide, with_findings
@@ -134,12 +138,18 @@ def prepare(
     return Case(subject, limited, findings, None, _why_not(subject, suites, config, why_not))
 
 
-def plan_case(case: Case, config: Config, shared_by: int) -> Case:
+def plan_case(case: Case, config: Config, shared_by: int, journal: Path, *, resume: bool = False) -> Case:
     """Plan the runs of a case that will run, spending nothing; `shared_by` cases share the budget.
+
+    What earlier runs in the journal cost is what they should cost.
 
     Raises: PrerequisiteError when the cap cannot pay one repeat.
     """
-    return case if case.why_not else case._replace(plan=_plan(case, config.run, shared_by))
+    if case.why_not:
+        return case
+    run = config.run
+    past = past_costs(journal, Who(run.agent or "", run.model), list(case.units), resume=resume)
+    return case._replace(plan=_plan(case, run, shared_by, expect(past, run.per_run_usd_micros)))
 
 
 def judge(case: Case, config: Config, means: Means | None, bench: Bench | None) -> Report:
@@ -151,7 +161,7 @@ def judge(case: Case, config: Config, means: Means | None, bench: Bench | None) 
         return _report(case, config, Verdict(decision=Decision.NOT_RUN, reasons=(case.why_not,)))
     key = evaluation_key(case, case.plan, means, config.run)
     share = Ledger(case.plan.cap_usd_micros, *bench.journal.sums(key), whole=bench.ledger)
-    runs = execute(_evaluation(key, case, case.plan, means), bench._replace(ledger=share))
+    runs = execute(_evaluation(key, case, case.plan, means, bench), bench._replace(ledger=share))
     comparisons = _compare(case.plan, runs, config)
     judged = _pair(case.subject)
     verdict = decide([c for c in comparisons if c.arms == judged], config.policy)
@@ -163,21 +173,23 @@ def judge(case: Case, config: Config, means: Means | None, bench: Bench | None) 
         comparisons=comparisons,
         judged=judged,
         spend=_spend(runs, share),
-        versions=_versions(case, means),
+        versions=_versions(case, means) | _answered(runs),
     )
 
 
 def evaluation_key(case: Case, plan: Plan, means: Means, run: RunConfig) -> str:
     """Identify a paired run by what decides its cells; a larger budget or more repeats continue it."""
     skills = {arm: skill.files.digest() for arm, skill in case.skills.items() if skill is not None}
-    settings = (plan.agent, plan.model, plan.seed, plan.per_run_usd_micros, run.timeout_s, plan.inject)
+    settings = (plan.agent, plan.model, plan.seed, plan.per_run_usd_micros, plan.inject)
+    limits = (run.timeout_s, run.max_turns, run.per_run_tokens, run.provider)
     parts = (
         __version__,
         case.subject.change.path,
         skills,
         settings,
+        limits,
         _versions(case, means),
-        means.script_digest,
+        means.hired.script_digest,
     )
     text = json.dumps(msgspec.to_builtins(parts), sort_keys=True)  # escapes what is not UTF-8 in a path
     return hashlib.sha256(text.encode()).hexdigest()
@@ -210,11 +222,11 @@ def _why_not(subject: Subject, suites: Sequence[Suite], config: Config, why_not:
     return "" if suites else NO_SUITE
 
 
-def _plan(case: Case, run: RunConfig, shared_by: int) -> Plan:
+def _plan(case: Case, run: RunConfig, shared_by: int, expected: Expected) -> Plan:
     cap_usd_micros = run.cap_usd_micros // shared_by
     tasks = list(case.units)
     arms: tuple[str, ...] = _pair(case.subject)
-    three = affordable_repeats(3 * len(tasks), cap_usd_micros, run.per_run_usd_micros)
+    three = affordable_repeats(3 * len(tasks), cap_usd_micros, run.per_run_usd_micros, expected)
     if NONE_ARM not in arms and three >= run.repeats:
         arms = (*arms, NONE_ARM)
     return make_plan(
@@ -228,6 +240,7 @@ def _plan(case: Case, run: RunConfig, shared_by: int) -> Plan:
         per_run_usd_micros=run.per_run_usd_micros,
         shared_by=shared_by,
         inject=run.inject,
+        expected=expected,
     )
 
 
@@ -235,7 +248,7 @@ def _pair(subject: Subject) -> ArmPair:
     return ArmPair(NONE_ARM if subject.base is None else BASE_ARM, HEAD_ARM)
 
 
-def _evaluation(key: str, case: Case, plan: Plan, means: Means) -> Evaluation:
+def _evaluation(key: str, case: Case, plan: Plan, means: Means, bench: Bench) -> Evaluation:
     return Evaluation(
         key=key,
         label=case.subject.change.path,
@@ -244,6 +257,7 @@ def _evaluation(key: str, case: Case, plan: Plan, means: Means) -> Evaluation:
         skills=case.skills,
         agent=means.agent,
         sandbox=means.sandbox,
+        traces=bench.traces and bench.traces / key[:12],
     )
 
 
@@ -280,6 +294,11 @@ def _with_skips(verdict: Verdict, runs: Sequence[Run], share: Ledger) -> Verdict
     if not skipped:
         return verdict
     cap, each = usd(share.cap_usd_micros), usd(share.spent_usd_micros) / max(len(runs) - skipped, 1)
+    short = {run.reason for run in runs if run.outcome is Outcome.SKIPPED}
+    if NO_MONEY not in short:
+        what = ", ".join(sorted(reason.removeprefix("not started: ") for reason in short))
+        reason = f"{skipped} of {len(runs)} runs did not start: {what}."
+        return msgspec.structs.replace(verdict, reasons=(*verdict.reasons, reason))
     reason = (
         f"The budget of ${cap:.2f} ran out after {len(runs) - skipped} of {len(runs)} runs, which cost "
         f"${each:.3f} each: set run.budget-usd higher, or run.repeats lower."
@@ -310,8 +329,14 @@ def _versions(case: Case, means: Means) -> dict[str, str]:
     }
 
 
-def _input_price(model: str) -> InputPrice | None:
-    price = shipped_prices().price(model)
+def _answered(runs: Sequence[Run]) -> dict[str, str]:
+    """Return the models that answered: an alias moves."""
+    models = sorted({model for run in runs for model in run.models})
+    return {"answered by": ", ".join(models)} if models else {}
+
+
+def _input_price(config: Config) -> InputPrice | None:
+    price = price_table(config).price(config.run.model)
     return input_price(price) if price else None
 
 
@@ -323,7 +348,7 @@ def _report(case: Case, config: Config, verdict: Verdict) -> Report:
         findings=case.findings,
         weight_base=weigh(base) if base is not None else None,
         weight_head=weigh(head) if head is not None else None,
-        input_price=_input_price(config.run.model),
+        input_price=_input_price(config),
         verdict=with_findings(verdict, case.findings, config.lint.fail_on),
         versions={"skillgate": __version__},
     )

@@ -8,8 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import tempfile
+import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import msgspec
@@ -19,13 +22,15 @@ from skillgate.bench.host.owner import mark
 from skillgate.bench.journal import FILE_NAME as JOURNAL_NAME
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
+from skillgate.bench.meter.purse import Limited, Share
 from skillgate.bench.runner import Bench, Progress
 from skillgate.config import FILE_NAME, Config, LintConfig, RunConfig
-from skillgate.core import Decision, GateReport, Report, Spend, Verdict
+from skillgate.core import SCRIPTED_AGENT, Decision, GateReport, Report, Spend, Verdict
 from skillgate.errors import PrerequisiteError, UsageError, writing
+from skillgate.gate.agents import Machine, check_agent, hire
 from skillgate.gate.changes import Subject, changed_skills, library_at, misspelt_files, single_subject
 from skillgate.gate.judge import Case, Linter, evaluation_key, judge, plan_case, prepare
-from skillgate.gate.means import Means, build_agent, build_means, task_ids
+from skillgate.gate.means import Means, build_means, task_ids
 from skillgate.gate.sources import (
     FolderSource,
     RangeSource,
@@ -41,8 +46,9 @@ from skillgate.report import json as report_json
 from skillgate.report import markdown
 from skillgate.stats.power import PASS_RATIO_SD, detectable_effect
 from skillgate.stats.verdict import worst
-from skillgate.values import usd
+from skillgate.values import Secret, usd
 
+RUN_IS_NEW = "`{path}` is new in this range: what it runs with a model counts from the next change on"
 LINT_IS_NEW = "Its `lint` and `skills` settings count from the next change on."
 MISSPELT = "`{path}` was not looked at: a skill is a file called exactly `SKILL.md`."
 NOTHING = "no skill changed in this range: nothing to do"
@@ -52,7 +58,8 @@ class Options(NamedTuple):
     """What the command line adds to the configuration.
 
     `run` overrides keys of its `run` block; `why_not` says why nothing may run, empty when it may;
-    `checkouts` is the folder for the repositories that suites pin.
+    `cache` is the folder for the repositories that suites pin and for agent programs, `keys` are those of
+    providers by kind.
     """
 
     out: Path
@@ -64,7 +71,13 @@ class Options(NamedTuple):
     allow_unsafe_local: bool = False
     comment_id: str = "default"
     python_bin: Path = Path("/usr/bin")
-    checkouts: Path | None = None
+    cache: Path | None = None
+    keys: Mapping[str, Secret] = MappingProxyType({})
+
+    @property
+    def checkouts(self) -> Path | None:
+        """Return the folder for the repositories that suites pin."""
+        return self.cache and self.cache / "checkouts"
 
 
 class Request(NamedTuple):
@@ -92,6 +105,10 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
         if source.brings(options.config or FILE_NAME):  # or a change could switch off the rules against it
             config = msgspec.structs.replace(config, lint=LintConfig(), skills=Config().skills)
             source.notes.append(LINT_IS_NEW)
+            if config.run.agent not in (None, SCRIPTED_AGENT):  # or a change could choose who gets the key
+                options = options._replace(
+                    why_not=options.why_not or RUN_IS_NEW.format(path=options.config or FILE_NAME)
+                )
         subjects = [s for s in changed_skills(repository, start, tip) if any(map(config.covers, s.paths))]
         source.notes += [MISSPELT.format(path=path) for path in misspelt_files(repository, start, tip)]
         changed = {subject.change.path for subject in subjects}
@@ -112,7 +129,10 @@ def describe_plan(folder: Path, against: str, root: Path, options: Options) -> s
     if case.plan is None:
         return f"{case.subject.change.path}: not run: {case.why_not}\n"
     plan = case.plan
-    build_agent(config.run, request.source)[0].require(plan.arms, task_ids(case.suites))
+    if config.run.agent == SCRIPTED_AGENT:
+        hire(config, request.source, Machine()).agent.require(plan.arms, task_ids(case.suites))
+    else:
+        check_agent(config)
     effect = detectable_effect(len(plan.tasks), plan.repeats)
     shows = (
         f"{effect * 100:.0f} points" if effect is not None else "nothing: one repeat has no suite interval"
@@ -147,7 +167,8 @@ def plan_cases(request: Request, config: Config, options: Options) -> list[Case]
         suites = read_suites(request.source, names, options.checkouts)
         cases.append(prepare(subject, suites, linter, config, options.why_not))
     running = sum(not case.why_not for case in cases)
-    planned = [plan_case(case, config, running) for case in cases]
+    journal = options.out / JOURNAL_NAME
+    planned = [plan_case(case, config, running, journal, resume=options.resume) for case in cases]
     if running > 1 and config.run.repeats > 1 and any(c.plan and c.plan.repeats < 2 for c in planned):
         problem = f"${config.run.budget_usd:.2f} shared by {running} skills leaves one repeat: no verdict"
         raise PrerequisiteError(
@@ -162,7 +183,8 @@ def _gate(request: Request, config: Config, options: Options, progress: Progress
     for note in request.source.notes:
         progress.note(note)
     if means is not None:
-        reports, spend = _run(cases, means, config, options, progress)
+        with closing(means):
+            reports, spend = _run(cases, means, config, options, progress)
     else:
         reports, spend = [judge(case, config, None, None) for case in cases], Spend()
     report = _assemble(request, reports, spend, config)
@@ -176,9 +198,14 @@ def _means(cases: Sequence[Case], source: Source, config: Config, options: Optio
     if not planned:
         return None
     unsafe = options.allow_unsafe_local
-    means = build_means(config.run, source, options.python_bin, allow_unsafe_local=unsafe)
-    for plan, suites in planned:
-        means.require(plan, suites)
+    machine = Machine(options.cache, options.keys)
+    means = build_means(config, source, options.python_bin, machine, allow_unsafe_local=unsafe)
+    try:
+        for plan, suites in planned:
+            means.require(plan, suites)
+    except BaseException:
+        means.close()
+        raise
     return means
 
 
@@ -195,9 +222,32 @@ def _run(
         if options.resume and not continues:
             progress.note("nothing to resume: no earlier gate had this range and these settings")
         ledger = Ledger(config.run.cap_usd_micros, *journal.sums())
-        bench = Bench(journal, ledger, progress, config.run.workers)
+        bench = Bench(
+            journal,
+            ledger,
+            progress,
+            config.run.workers,
+            traces=options.out / "traces",
+            limited=_limited(config.run, journal),
+        )
         reports = [judge(case, config, means, bench) for case in cases]
     return reports, _whole_spend(reports, ledger)
+
+
+def _limited(run: RunConfig, journal: Journal) -> Limited:
+    """Return the limits of the gate beside money, less what its earlier attempts have used."""
+    usage, lost = journal.used()
+
+    def share(cap: int | None, each: int | None, used: int) -> Share | None:
+        if cap is None or each is None:
+            return None
+        return Share(Ledger(cap, used, lost * each), each)
+
+    return Limited(
+        tokens=share(run.budget_tokens, run.per_run_tokens, usage.tokens),
+        requests=share(run.budget_requests, run.per_run_requests, usage.requests),
+        ends=None if run.budget_minutes is None else time.monotonic() + 60 * run.budget_minutes,
+    )
 
 
 def _whole_spend(reports: Sequence[Report], ledger: Ledger) -> Spend:

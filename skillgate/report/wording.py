@@ -33,6 +33,8 @@ from skillgate.core import (
 )
 from skillgate.values import Severity, TokenWeight, usd
 
+MAX_DIFFERENCE = 0.01  # between two books of the same run
+ROUNDING_USD_MICROS = 50  # the meter rounds every call up
 NO_PAIRS = "Nothing to compare: no planned pair has a score."
 ARMS = {
     NONE_ARM: "no skill",
@@ -200,6 +202,7 @@ def cost_lines(report: Report) -> list[str]:
     return [
         *lines,
         *_grouped(report.runs),
+        *_cross_check(report.runs),
         *_weight(report.weight_base, report.weight_head),
         *_reading(report),
     ]
@@ -229,6 +232,24 @@ def _grouped(runs: Iterable[Run]) -> list[str]:
         who = f"{count(len(reasons), f'{outcome} run')} ({score})"
         lines.append(f"{who}: {reason or 'no reason given'}")
     return lines
+
+
+def _cross_check(runs: Iterable[Run]) -> list[str]:
+    """Say where the agent's own books differ from the meter's by more than MAX_DIFFERENCE."""
+    both = [(run.usage.usd_micros, run.reported_usd_micros) for run in runs if run.outcome.is_scored]
+    pairs = [(metered, said) for metered, said in both if said is not None]
+    wrong = [
+        (metered, said)
+        for metered, said in pairs
+        if abs(said - metered) > max(MAX_DIFFERENCE * metered, ROUNDING_USD_MICROS)
+    ]
+    if not wrong:
+        return []
+    metered, said = (usd(sum(side)) for side in zip(*wrong, strict=True))
+    return [
+        f"By the agent's own books {count(len(wrong), 'run')} of {len(pairs)} cost ${said:.4f}, by the meter "
+        f"${metered:.4f}: the meter's figure counts; see whether the price table is of today."
+    ]
 
 
 def _weight(before: TokenWeight | None, after: TokenWeight | None) -> list[str]:

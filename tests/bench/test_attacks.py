@@ -186,7 +186,7 @@ ATTACKS = {
     "what is held out": Attack(
         "ls /skillgate $TESTS $RESULTS 2>&1 | head -1; find / -name solution.patch -o -name doubles.py -o -name junit.py "
         "2>/dev/null; true",
-        says="ls: cannot access '/skillgate': No such file or directory\n",
+        says="given\n",
     ),
     "the host through /proc": Attack(
         "cut -d' ' -f4 /proc/self/mountinfo | while read p; do case $p in *skillgate-*) ls -d $p;; esac; done 2>/dev/null; "

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from skillgate.bench.agents.scripted import AgentJob, AgentResult
+from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, AgentResult
 from skillgate.bench.attempt import Ended, Evaluation, Fairness, attempt
 from skillgate.bench.check import TaskCheck, check_suite
 from skillgate.bench.failure import Failure
@@ -60,6 +60,12 @@ class Player:
     """An agent that does what the test says, call by call, and keeps its jobs."""
 
     name, version, runs_model_commands = "player", "1", False
+
+    programs = NO_PROGRAMS
+
+    skill_folders = SKILL_FOLDERS
+
+    memory_mb = open_usd_micros = 0
 
     def __init__(self, *actions: Action) -> None:
         self.actions, self.jobs = list(actions), list[AgentJob]()

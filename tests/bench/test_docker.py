@@ -134,8 +134,9 @@ def test_nothing_of_the_host_is_inside(
     }
     assert "A_SECRET" not in everyone
     ours = {mount.split()[0]: mount.split()[1].split(",")[0] for mount in mounts}
-    grading = {"/skillgate/tests": "ro", "/skillgate/results": "rw"} if phase is Phase.GRADE else {}
-    expected = {"/": "ro", "/workspace": "rw", "/home/agent": "rw", "/tmp": "rw", **grading}
+    grading = {"/skillgate/tests": "ro", "/skillgate/results": "rw"}
+    given = grading if phase is Phase.GRADE else {"/skillgate/given": "ro"}
+    expected = {"/": "ro", "/workspace": "rw", "/home/agent": "rw", "/tmp": "rw", **given}
     system = ("/proc", "/sys", "/dev", "/etc", "/usr/sbin/docker-init", "/sbin/docker-init")
     assert {path: mode for path, mode in ours.items() if not path.startswith(system)} == expected
 

@@ -12,13 +12,15 @@ from typing import Any
 
 import pytest
 
-from skillgate.bench.agents.scripted import AgentJob, AgentResult, ScriptedAgent, load_script
+from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, AgentResult
+from skillgate.bench.agents.scripted import ScriptedAgent, load_script
 from skillgate.bench.attempt import Evaluation
 from skillgate.bench.failure import Failure
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
+from skillgate.bench.meter.purse import NO_MONEY
 from skillgate.bench.plan import make_plan
-from skillgate.bench.runner import MAX_ATTEMPTS, SKIPPED_REASON, Bench, Quiet, execute
+from skillgate.bench.runner import MAX_ATTEMPTS, Bench, Quiet, execute
 from skillgate.bench.sandbox import SandboxFailure, local_sandbox
 from skillgate.bench.suite import load_suite
 from skillgate.core import Outcome, Run
@@ -75,6 +77,12 @@ class Faulty:
     """An agent that does what the test says; `seen` counts its runs."""
 
     name, version, runs_model_commands = "faulty", "1", False
+
+    programs = NO_PROGRAMS
+
+    skill_folders = SKILL_FOLDERS
+
+    memory_mb = open_usd_micros = 0
 
     def __init__(self, *answers: Failure | Exception | None) -> None:
         self.answers, self.seen = list(answers), 0
@@ -234,7 +242,7 @@ def test_what_the_cap_cannot_pay_is_skipped_and_the_cap_holds(tiny_suite: Path, 
         setup = one_worker(Setup(tiny_suite, journal, cap=100_015, agent=Faulty(), repeats=3))
         runs = execute(setup.evaluation, setup.bench)
     assert [run.outcome for run in runs] == [Outcome.FAILED] * 2 + [Outcome.SKIPPED] * 2
-    assert {run.reason for run in runs[2:]} == {SKIPPED_REASON}
+    assert {run.reason for run in runs[2:]} == {NO_MONEY}
     assert (setup.ledger.spent_usd_micros, setup.ledger.held_usd_micros) == (20, 0)
 
 
@@ -284,6 +292,9 @@ sys.path.insert(0, sys.argv[1])
 from test_runner import Journal, Setup, AgentResult, Usage, execute
 class Slow:
     name, version, runs_model_commands = "slow", "1", False
+    programs = {}
+    skill_folders = ()
+    memory_mb = open_usd_micros = 0
     def run(self, job):
         if job.cell.repeat == 1:
             print("in the second repeat", flush=True)

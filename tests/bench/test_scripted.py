@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from skillgate.bench.agents.scripted import AgentJob, ScriptedAgent, displacements, load_script
+from skillgate.bench.agents.agent import AgentJob
+from skillgate.bench.agents.scripted import ScriptedAgent, displacements, load_script
 from skillgate.bench.failure import Failure
 from skillgate.bench.sandbox import CommandResult
 from skillgate.bench.suite import load_suite

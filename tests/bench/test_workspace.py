@@ -12,6 +12,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from skillgate.bench.agents.agent import SKILL_FOLDERS
 from skillgate.bench.failure import Failure
 from skillgate.bench.sandbox import SandboxFailure
 from skillgate.bench.suite import Suite, files_of, load_suite
@@ -137,7 +138,9 @@ def test_installs_a_skill_where_agents_look(place: Workspace, tmp_path: Path) ->
     (tmp_path / "outside").mkdir()
     (place.workspace / ".agents").symlink_to(tmp_path / "outside")
     before = place.snapshot()
-    place.install_skill("adder", Files.from_map({"SKILL.md": b"text", "bin/run.sh": b"#!/bin/sh\n"}))
+    place.install_skill(
+        "adder", Files.from_map({"SKILL.md": b"text", "bin/run.sh": b"#!/bin/sh\n"}), SKILL_FOLDERS
+    )
     skill = ["SKILL.md", "bin/run.sh"]
     assert names(place.workspace / ".claude/skills/adder") == skill
     assert names(place.workspace / ".agents/skills/adder") == skill
@@ -150,7 +153,7 @@ def test_installs_a_skill_where_agents_look(place: Workspace, tmp_path: Path) ->
 
 def test_a_skill_cannot_write_outside_of_its_folder(place: Workspace) -> None:
     with pytest.raises(SuiteError, match="leaves the folder"):
-        place.install_skill("adder", Files.from_map({"../../../../escaped": b""}))
+        place.install_skill("adder", Files.from_map({"../../../../escaped": b""}), SKILL_FOLDERS)
     assert not (place.root.parent / "escaped").exists()
 
 

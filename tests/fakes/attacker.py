@@ -17,7 +17,7 @@ from typing import NamedTuple
 import docker
 import pytest
 
-from skillgate.bench.agents.scripted import AgentJob, AgentResult
+from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, AgentResult
 from skillgate.bench.attempt import Ended, Evaluation, Fairness, attempt
 from skillgate.bench.failure import Failure
 from skillgate.bench.host.owner import LABEL, OWNER_LABEL, owner
@@ -42,6 +42,12 @@ class Attacker:
     """Runs shell commands, one list per attempt, and keeps what came of them; a limit ends it."""
 
     name, version, runs_model_commands = "attacker", "1", True
+
+    programs = NO_PROGRAMS
+
+    skill_folders = SKILL_FOLDERS
+
+    memory_mb = open_usd_micros = 0
 
     def __init__(self, *attempts: list[str], timeout_s: float = LONGEST_S) -> None:
         self._attempts = list(attempts)

@@ -31,10 +31,21 @@ _STATUS_NAMES = {
 }
 
 
+class Case(Struct, kw_only=True):
+    """The turns of conversations in whose requests a text stands; each takes them from the first on."""
+
+    when: str = ""
+    turns: tuple[Turn, ...]
+
+
 class Script(Struct, kw_only=True):
-    """All of a script. `counted` is what the counts of tokens answer, None for none."""
+    """All of a script; the first of its `cases` that fits goes before `turns`.
+
+    `counted` is what the counts of tokens answer, None for none.
+    """
 
     turns: tuple[Turn, ...] = (Turn(),)
+    cases: tuple[Case, ...] = ()
     counted: int | None = None
 
 
@@ -140,7 +151,7 @@ class ModelApi:
         asked = json.loads(body)
         streams = gemini[2] == "streamGenerateContent" if gemini else bool(asked.get("stream"))
         return await self._play(
-            request, wire, asked, gemini[1] if gemini else asked.get("model", ""), streams, len(body)
+            request, wire, asked, gemini[1] if gemini else asked.get("model", ""), streams, body
         )
 
     def _count(self, path: str) -> web.Response:
@@ -148,12 +159,15 @@ class ModelApi:
             return web.json_response({"error": {"type": "not_found_error", "message": "no"}}, status=404)
         return web.json_response({"totalTokens" if "v1beta" in path else "input_tokens": self.script.counted})
 
-    def _next(self, asked: Mapping[str, Any], size: int) -> Turn:
-        turn = self.script.turns[min(self._played, len(self.script.turns) - 1)]
-        self._played += 1
+    def _next(self, asked: Mapping[str, Any], body: bytes) -> Turn:
+        case = next((case for case in self.script.cases if case.when.encode() in body), None)
+        turns, number = (case.turns, _said(asked)) if case else (self.script.turns, self._played)
+        turn = turns[min(number, len(turns) - 1)]
+        self._played += case is None
+        turn = msgspec.structs.replace(turn, number=1 + _said(asked))
         if turn.used is None or not turn.used.worst:
             return turn
-        return msgspec.structs.replace(turn, used=Used(input=size, output=_most(asked)))
+        return msgspec.structs.replace(turn, used=Used(input=len(body), output=_most(asked)))
 
     async def _play(
         self,
@@ -162,9 +176,9 @@ class ModelApi:
         asked: Mapping[str, Any],
         model: str,
         streams: bool,
-        size: int,
+        body: bytes,
     ) -> web.StreamResponse:
-        turn = self._next(asked, size)
+        turn = self._next(asked, body)
         if turn.status != 200:
             error = wire.error(turn.status, turn.error, turn.message)
             return web.json_response(error, status=turn.status, headers=turn.headers)
@@ -211,6 +225,13 @@ class ModelApi:
             await asyncio.Event().wait()
         finally:
             self.left.set()
+
+
+def _said(asked: Mapping[str, Any]) -> int:
+    """Count the answers that a conversation has already, on any wire."""
+    spoken = asked.get("messages") or asked.get("contents") or asked.get("input") or []
+    parts = [(one.get("role"), one.get("type")) for one in spoken if isinstance(one, dict)]
+    return sum(role in ("assistant", "model") or str(kind).endswith("_call") for role, kind in parts)
 
 
 def _most(asked: Mapping[str, Any]) -> int:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from skillgate.bench.agents.scripted import AgentJob, AgentResult
+from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, AgentResult
 from skillgate.bench.attempt import Evaluation
 from skillgate.bench.failure import Failure
 from skillgate.bench.journal import Journal
@@ -70,6 +70,12 @@ class Shell:
     """An agent that runs one command, and says at which limit it ended."""
 
     name, version, runs_model_commands = "shell", "1", True
+
+    programs = NO_PROGRAMS
+
+    skill_folders = SKILL_FOLDERS
+
+    memory_mb = open_usd_micros = 0
 
     def __init__(self, command: str) -> None:
         self._command = command

@@ -55,6 +55,7 @@ class Turn(Struct, kw_only=True, rename="kebab"):
     error_after: int | None = None
     bytes_per_piece: Annotated[int, msgspec.Meta(ge=1)] | None = None
     model: str = ""  # the one that was asked for, when empty
+    number: int = 1  # of answers in the conversation: programs take two of the same id for one
 
 
 STOPS = {
@@ -82,14 +83,19 @@ def anthropic_blocks(turn: Turn) -> list[dict[str, Any]]:
     blocks: list[dict[str, Any]] = [{"type": "text", "text": turn.text}] if turn.text else []
     if turn.tool:
         blocks.append(
-            {"type": "tool_use", "id": "toolu_01", "name": turn.tool.name, "input": turn.tool.input}
+            {
+                "type": "tool_use",
+                "id": f"toolu_{turn.number:02}",
+                "name": turn.tool.name,
+                "input": turn.tool.input,
+            }
         )
     return blocks
 
 
 def anthropic_message(turn: Turn, model: str) -> dict[str, Any]:
     body: dict[str, Any] = {
-        "id": "msg_01",
+        "id": f"msg_{turn.number:02}",
         "type": "message",
         "role": "assistant",
         "model": model,
@@ -144,14 +150,19 @@ def responses_items(turn: Turn) -> list[dict[str, Any]]:
         part = {"type": "refusal", "refusal": turn.text}
     message = {
         "type": "message",
-        "id": "msg_01",
+        "id": f"msg_{turn.number:02}",
         "status": "completed",
         "role": "assistant",
         "content": [part],
     }
     items: list[dict[str, Any]] = [message] if turn.text else []
     if turn.tool:
-        call = {"type": "function_call", "id": "fc_01", "call_id": "call_01", "status": "completed"}
+        call = {
+            "type": "function_call",
+            "id": f"fc_{turn.number:02}",
+            "call_id": f"call_{turn.number:02}",
+            "status": "completed",
+        }
         items.append(call | {"name": turn.tool.name, "arguments": json.dumps(turn.tool.input)})
     return items
 
@@ -159,7 +170,7 @@ def responses_items(turn: Turn) -> list[dict[str, Any]]:
 def responses_object(turn: Turn, model: str) -> dict[str, Any]:
     cut = turn.stop == "max-tokens"
     return {
-        "id": "resp_01",
+        "id": f"resp_{turn.number:02}",
         "object": "response",
         "created_at": 1_700_000_000,
         "status": "incomplete" if cut else "completed",
@@ -227,7 +238,7 @@ def _chat_call(turn: Turn) -> list[dict[str, Any]]:
     if turn.tool is None:
         return []
     function = {"name": turn.tool.name, "arguments": json.dumps(turn.tool.input)}
-    return [{"index": 0, "id": "call_01", "type": "function", "function": function}]
+    return [{"index": 0, "id": f"call_{turn.number:02}", "type": "function", "function": function}]
 
 
 def chat_object(turn: Turn, model: str) -> dict[str, Any]:
@@ -235,7 +246,12 @@ def chat_object(turn: Turn, model: str) -> dict[str, Any]:
     if calls := _chat_call(turn):
         message["tool_calls"] = calls
     choice = {"index": 0, "message": message, "finish_reason": STOPS["chat"][turn.stop], "logprobs": None}
-    body = {"id": "chatcmpl-01", "object": "chat.completion", "created": 1_700_000_000, "model": model}
+    body = {
+        "id": f"chatcmpl-{turn.number:02}",
+        "object": "chat.completion",
+        "created": 1_700_000_000,
+        "model": model,
+    }
     return body | {"choices": [choice]} | ({"usage": chat_usage(turn.used)} if turn.used else {})
 
 
@@ -244,7 +260,12 @@ def chat_events(turn: Turn, model: str, request: Mapping[str, Any]) -> list[Even
     deltas: list[dict[str, Any]] = [{"role": "assistant", "content": ""}]
     deltas += [{"content": turn.text}] if turn.text else []
     deltas += [{"tool_calls": calls}] if (calls := _chat_call(turn)) else []
-    head = {"id": "chatcmpl-01", "object": "chat.completion.chunk", "created": 1_700_000_000, "model": model}
+    head = {
+        "id": f"chatcmpl-{turn.number:02}",
+        "object": "chat.completion.chunk",
+        "created": 1_700_000_000,
+        "model": model,
+    }
     head |= {"usage": None} if wants_usage else {}
     pairs = [*((delta, None) for delta in deltas), ({}, STOPS["chat"][turn.stop])]
     chunks = [head | {"choices": [{"index": 0, "delta": d, "finish_reason": f}]} for d, f in pairs]
@@ -262,7 +283,11 @@ def gemini_usage(used: Used) -> dict[str, Any]:
 def _gemini_chunk(turn: Turn, model: str, parts: list[dict[str, Any]], last: bool) -> dict[str, Any]:
     candidate: dict[str, Any] = {"content": {"role": "model", "parts": parts}, "index": 0}
     candidate |= {"finishReason": STOPS["gemini"][turn.stop]} if last else {}
-    body: dict[str, Any] = {"candidates": [candidate], "modelVersion": model, "responseId": "r01"}
+    body: dict[str, Any] = {
+        "candidates": [candidate],
+        "modelVersion": model,
+        "responseId": f"r{turn.number:02}",
+    }
     if turn.used:
         used = turn.used if last else msgspec.structs.replace(turn.used, output=1)
         body["usageMetadata"] = gemini_usage(used)

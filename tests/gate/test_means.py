@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from skillgate.bench.agents.scripted import AgentJob, AgentResult
+from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, AgentResult
 from skillgate.bench.sandbox import local_sandbox
 from skillgate.errors import ExitCode, PrerequisiteError
 from skillgate.gate.means import refuse_unsafe
@@ -16,6 +16,12 @@ class Modelled:
     """An agent that runs commands of a model's choice."""
 
     name, version, runs_model_commands = "modelled", "1", True
+
+    programs = NO_PROGRAMS
+
+    skill_folders = SKILL_FOLDERS
+
+    memory_mb = open_usd_micros = 0
 
     def require(self, arms: tuple[str, ...], tasks: tuple[str, ...]) -> None:
         """Need nothing."""

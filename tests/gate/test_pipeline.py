@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import math
 import os
 import shutil
 import sys
@@ -8,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from skillgate.bench.plan import ENOUGH_RUNS, expect
 from skillgate.bench.runner import Quiet
 from skillgate.core import ChangeKind, Decision, GateReport, Metric, Outcome
 from skillgate.errors import ConfigError, PrerequisiteError, SuiteError, UsageError
@@ -259,8 +261,8 @@ def test_a_budget_below_one_repeat_is_refused(changed: Any, tmp_path: Path) -> N
 
 
 def test_an_agent_of_another_version_is_refused(changed: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="unknown agent `codex`"):
-        gate(changed, tmp_path, run={"agent": "codex"})
+    with pytest.raises(UsageError, match="unknown agent `copilot`"):
+        gate(changed, tmp_path, run={"agent": "copilot"})
 
 
 def test_several_skills_share_one_cap_and_the_worst_verdict_counts(repo: Any, tmp_path: Path) -> None:
@@ -380,6 +382,41 @@ def test_a_plan_is_told_without_spending(changed: Any, tmp_path: Path) -> None:
     assert "at most $1.80; the cap is $2.00" in text
     assert "smallest detectable change of the pass ratio: " in text
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    ("run", "why", "started"),
+    [
+        ({"budget_tokens": 25_000, "per_run_tokens": 12_000}, "run.budget-tokens", 2),
+        ({"budget_requests": 140, "workers": 1}, "run.budget-requests", 1),
+        ({"budget_minutes": 1e-9}, "run.budget-minutes", 0),
+    ],
+    ids=["tokens", "requests", "minutes"],
+)
+def test_what_is_used_up_beside_money_ends_a_gate_and_is_said(
+    changed: Any, tmp_path: Path, run: dict[str, Any], why: str, started: int
+) -> None:
+    (one,) = gate(changed, tmp_path, run=run).reports
+    assert sum(r.outcome is not Outcome.SKIPPED for r in one.runs) >= started
+    assert one.spend.skipped_runs > 0
+    assert why in one.verdict.reasons[-1]
+
+
+def test_a_cap_of_tokens_wants_one_of_a_run(changed: Any, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="per-run-tokens"):
+        gate(changed, tmp_path, run={"budget_tokens": 1})
+
+
+def test_a_plan_learns_what_a_run_costs_from_the_journal(changed: Any, tmp_path: Path) -> None:
+    options = Options(out=tmp_path / "out", python_bin=PYTHON_BIN)
+    gate_skill(Path("skills/calc"), "HEAD~1", changed.folder, options, Notes())
+    report = report_json.load((tmp_path / "out/report.json").read_text(), "report.json").reports[0]
+    costs = [run.usage.usd_micros for run in report.runs]
+    text = describe_plan(Path("skills/calc"), "HEAD~1", changed.folder, options)
+    assert len(costs) < ENOUGH_RUNS  # so few that the assumption counts where it is dearer
+    assert f"(from {len(costs)} earlier runs of these tasks)" in text
+    assert expect(costs, 200_000).usd_micros == 40_000
+    assert expect(costs * 2, 200_000).usd_micros == math.ceil(sum(costs) / len(costs))
 
 
 def test_branching_off_before_the_judge_was_there_does_not_choose_another(repo: Any, tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ from skillgate.core import (
     Verdict,
 )
 from skillgate.report import rows, wording
-from skillgate.values import TokenWeight
+from skillgate.values import TokenWeight, Usage
 
 BASE = ArmPair("base", "head")
 
@@ -246,3 +246,19 @@ def test_footer_shortens_commits_only(samples) -> None:
     plan = msgspec.structs.replace(report.plan, inject=Inject.PROMPT)
     prompted = msgspec.structs.replace(gate, reports=(msgspec.structs.replace(report, plan=plan),))
     assert wording.footer(prompted)[4] == ("skill", "put into the prompt")
+
+
+def test_two_books_of_a_cost_are_compared() -> None:
+    def cost(metered: int, said: int | None, outcome: Outcome = Outcome.PASSED) -> Run:
+        cell = Cell(task="t", arm="head", repeat=0)
+        return Run(
+            cell=cell, outcome=outcome, usage=Usage(usd_micros=metered), reported_usd_micros=said, reason="x"
+        )
+
+    near = (cost(100_000, 100_999), cost(100_000, None), cost(40, 1), cost(9_000, 1, Outcome.INVALID))
+    assert not [line for line in wording.cost_lines(report(runs=near)) if "books" in line]
+    far = (*near, cost(100_000, 102_000))
+    assert [line for line in wording.cost_lines(report(runs=far)) if "books" in line] == [
+        "By the agent's own books 1 run of 3 cost $0.1020, by the meter $0.1000: the meter's figure counts; "
+        "see whether the price table is of today."
+    ]

@@ -2,7 +2,7 @@
 
 It shows the machinery and measures no skill; everything that comes from it is labelled so.
 Per task and arm the script gives weighted moves and a token usage; both are drawn from the
-seed of the cell, so the same plan gives the same runs. The `Agent` protocol lives here too.
+seed of the cell, so the same plan gives the same runs.
 """
 
 from __future__ import annotations
@@ -12,59 +12,18 @@ import random
 import shutil
 from enum import StrEnum
 from pathlib import Path, PurePosixPath
-from typing import Annotated, NamedTuple, Protocol
+from typing import Annotated
 
 import msgspec
 
+from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, AgentResult
 from skillgate.bench.failure import Failure
-from skillgate.bench.sandbox import Session
-from skillgate.bench.suite import Task
-from skillgate.bench.workspace import Workspace
-from skillgate.core import ARMS, SCRIPTED_AGENT, Cell
+from skillgate.core import ARMS, SCRIPTED_AGENT
 from skillgate.document import decode, nearest
 from skillgate.errors import SuiteError
 from skillgate.skill import Skill
 from skillgate.tokens import weigh
 from skillgate.values import MICROS_PER_USD, Count, Positive, Struct, Usage
-
-
-class AgentJob(NamedTuple):
-    """What an agent gets to do: one task of a cell, in a workspace where the skill is installed already."""
-
-    cell: Cell
-    task: Task
-    prompt: str
-    workspace: Workspace
-    session: Session
-    skill: Skill | None
-    seed: int
-    budget_usd_micros: int
-    attempt: int = 1
-
-
-class AgentResult(Struct, kw_only=True):
-    """How the agent ended. `failure` None means it finished by itself."""
-
-    usage: Usage
-    failure: Failure | None = None
-    detail: str = ""
-    skill_used: bool | None = None
-
-
-class Agent(Protocol):
-    """What drives the model in the sandbox."""
-
-    name: str
-    version: str
-    runs_model_commands: bool
-
-    def require(self, arms: tuple[str, ...], tasks: tuple[str, ...]) -> None:
-        """Check that a plan can run. Raises: SkillgateError."""
-        ...
-
-    def run(self, job: AgentJob) -> AgentResult:
-        """Do the task; never raise but SandboxFailure."""
-        ...
 
 
 class Move(StrEnum):
@@ -122,6 +81,10 @@ class ScriptedAgent:
     name = SCRIPTED_AGENT
     version = "1"
     runs_model_commands = False
+    programs = NO_PROGRAMS
+    skill_folders = SKILL_FOLDERS
+    memory_mb = 0
+    open_usd_micros = 0
 
     def __init__(self, script: Script, path: str) -> None:
         self._script = script

@@ -36,7 +36,8 @@ if TYPE_CHECKING:  # the SDK is slow to load, and folders do not need it
 
 _WANTED = {"label": f"{LABEL}=1"}
 OLD_S = 24 * 3600.0
-_PARTS = frozenset({"workspace", "home", "tmp", "tests", "results", "tree"})  # the last is of a gate
+# of a run; the last is of a gate
+_PARTS = frozenset({"workspace", "home", "tmp", "given", "tests", "results", "trace", "tree"})
 _RUN_FOLDER = re.compile(r"skillgate-[a-z0-9_]{8}")  # as workspace.py and tempfile name it
 _SOCKET = "http+docker://localhost"  # what the SDK calls a socket of this machine
 

@@ -6,20 +6,22 @@ Pure but for its clock and its random token. It knows prices and limits; no wire
 from __future__ import annotations
 
 import hmac
+import re
 import secrets
 import threading
 import time
 from collections.abc import Callable
-from types import TracebackType
 
 from skillgate.bench.failure import Failure
+from skillgate.bench.meter.call import NOTHING, Call
 from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.meter.limits import Limits, Stopped, Want
 from skillgate.prices import Price, Tokens
 from skillgate.values import Usage, usd
 
 MAX_NOTES = 20
-NOTHING = Tokens()
+MAX_FAULTS = 4  # of the API in a row; some clients ask again for minutes, and their time is the run's
+TOKEN = re.compile(rb"sgm-[A-Za-z0-9_-]{43}")
 
 
 class Account:
@@ -41,6 +43,10 @@ class Account:
         self._tokens_open = self._open_calls = self._known = self._overrun = 0
         self._stopped: tuple[Failure, str] | None = None
         self._fault: Failure | None = None
+        self._denied = False
+        self._faults = 0
+        self._lost: Failure | None = None  # what cut the last call that was cut upstream
+        self._lost_usd_micros = 0  # what all of those hold
 
     def __repr__(self) -> str:
         return f"Account({self.limits}, spent {self.booked_usd_micros})"
@@ -73,9 +79,19 @@ class Account:
 
     @property
     def failure(self) -> Failure | None:
-        """Return why the run can make no more calls, or what went wrong with the last one."""
+        """Return why the run can make no more calls, or what went wrong with the last one.
+
+        Time that ended with the API at fault was not the run's own to use.
+        """
         with self._lock:
-            return self._stopped[0] if self._stopped else self._fault
+            late = self._stopped is not None and self._stopped[0] is Failure.AGENT_CLOCK
+            return self._stopped[0] if self._stopped and not (late and self._fault) else self._fault
+
+    @property
+    def was_denied(self) -> bool:
+        """Say whether a request was refused for what it is."""
+        with self._lock:
+            return self._denied
 
     @property
     def has_open_calls(self) -> bool:
@@ -96,10 +112,20 @@ class Account:
             if sentence not in self.notes and len(self.notes) < MAX_NOTES:
                 self.notes = (*self.notes, sentence)
 
+    def deny(self) -> None:
+        """Remember that a request was refused for what it is."""
+        with self._lock:
+            self._denied = True
+
     def stop(self, failure: Failure, sentence: str) -> None:
         """Allow no more calls; the first reason stays."""
         with self._lock:
             self._stop(failure, sentence)
+
+    def check(self) -> None:
+        """Make sure that no reason was found to allow no more calls. Raises: Stopped."""
+        if self._stopped is not None:  # it never changes again
+            raise Stopped(*self._stopped)
 
     def count_request(self) -> None:
         """Count a request that costs nothing. Raises: Stopped."""
@@ -126,21 +152,26 @@ class Account:
             self._tokens_open += tokens
             self._open_calls += 1
             self._usage += Usage(requests=1)
-        return Call(self, price, hold, tokens, output)
+        return Call(price, hold, tokens, output, self._book)
+
+    @property
+    def _rest_usd_micros(self) -> int:
+        return self.ledger.cap_usd_micros - self.ledger.spent_usd_micros - self.ledger.held_usd_micros
 
     def _affordable(self, price: Price, want: Want) -> int:
-        rest = self.ledger.cap_usd_micros - self.ledger.spent_usd_micros - self.ledger.held_usd_micros
-        output = price.affordable_output(rest, want.prompt_bound, want.cache_use)
+        output = price.affordable_output(self._rest_usd_micros, want.prompt_bound, want.cache_use)
         if self.limits.tokens is not None:
             used = self._usage.tokens + self._tokens_open
             output = min(output, self.limits.tokens - used - want.prompt_bound)
         return int(min(output, want.output))
 
     def _check(self) -> None:
+        """Stop at a limit. An outage that used up the rest is not the agent's doing. Raises: Stopped."""
         if self._stopped is None and self.remaining_s == 0:
-            self._stop(Failure.AGENT_CLOCK, f"this run's {self.limits.wall_s:g} s are over")
+            self._stop(self._fault or Failure.AGENT_CLOCK, f"this run's {self.limits.wall_s:g} s are over")
         if self._stopped is None and self._usage.requests == self.limits.requests:
-            self._stop(Failure.AGENT_TURNS, f"this run's {self.limits.requests} requests are used up")
+            said = f"this run's {self.limits.requests} requests are used up"
+            self._stop(self._fault or Failure.AGENT_TURNS, said)
         if self._stopped is not None:
             raise Stopped(*self._stopped)
 
@@ -150,20 +181,26 @@ class Account:
             f"the rest of this run's ${usd(self.limits.usd_micros):.6f} or of its tokens cannot pay for this "
             f"call, which may cost ${usd(least):.6f} or more"
         )
+        had_enough = self._rest_usd_micros + self._lost_usd_micros >= least  # without what was cut
+        failure = (self._lost if had_enough else None) or Failure.AGENT_BUDGET
         if self._open_calls == 0:
-            self._stop(Failure.AGENT_BUDGET, sentence)
-        return Stopped(Failure.AGENT_BUDGET, sentence, may_change=self._open_calls > 0)
+            self._stop(failure, sentence)
+        return Stopped(failure, sentence, may_change=self._open_calls > 0)
 
     def _stop(self, failure: Failure, sentence: str) -> None:
         self._stopped = self._stopped or (failure, sentence)
 
-    def close_call(self, call: Call, used: int | None, tokens: Tokens, fault: Failure | None) -> None:
-        """Book a call; for `Call` alone. `used` None: nobody knows, so all of the hold."""
+    def _book(self, call: Call, used: int | None, tokens: Tokens, fault: Failure | None) -> None:
+        """Book a call. `used` None: nobody knows, so all of the hold."""
         with self._lock:
             self._open_calls -= 1
             self._tokens_open -= call.tokens
             self._known += call.price.cost(tokens)
-            self._fault = fault
+            if fault is not None or used is not None:  # what was cut says nothing of the API
+                self._fault = fault
+                self._faults = self._faults + 1 if fault else 0
+            if fault and self._faults == MAX_FAULTS:
+                self._stop(fault, f"the model API failed {MAX_FAULTS} times in a row")
             written = tokens.cache_write + tokens.cache_write_1h
             self._usage += Usage(
                 input=tokens.input,
@@ -174,13 +211,15 @@ class Account:
             )
             if used is None:
                 self.ledger.lose(call.hold_usd_micros)
+                if fault is not None:
+                    self._lost = fault
+                    self._lost_usd_micros += call.hold_usd_micros
             else:
                 self._settle(call.hold_usd_micros, used)
 
     def _settle(self, hold: int, used: int) -> None:
         """Settle; more than was held is taken from the rest, and what that lacks is an overrun."""
-        rest = self.ledger.cap_usd_micros - self.ledger.spent_usd_micros - self.ledger.held_usd_micros
-        extra = min(max(0, used - hold), rest)
+        extra = min(max(0, used - hold), self._rest_usd_micros)
         self.ledger.reserve(extra)
         self.ledger.settle(hold + extra, min(used, hold + extra))
         if used > hold:
@@ -193,47 +232,3 @@ class Account:
         with self._lock:
             if (requested, resolved) not in self.models and len(self.models) < MAX_NOTES:
                 self.models = (*self.models, (requested, resolved))
-
-
-class Call:
-    """A reservation; leaving its `with` without an outcome loses it, whatever was raised or cancelled."""
-
-    def __init__(self, account: Account, price: Price, hold: int, tokens: int, output: int) -> None:
-        self.price = price
-        self.hold_usd_micros = hold
-        self.tokens = tokens
-        self.output = output
-        self._account = account
-        self._open = True
-
-    @property
-    def is_open(self) -> bool:
-        """Say whether it has no outcome yet."""
-        return self._open
-
-    def settle(self, tokens: Tokens) -> None:
-        """Book what the tokens cost."""
-        self._close(self.price.cost(tokens), tokens, None)
-
-    def free(self, fault: Failure | None = None) -> None:
-        """Book nothing: no token was read."""
-        self._close(0, NOTHING, fault)
-
-    def lose(self, known: Tokens = NOTHING, fault: Failure | None = None) -> None:
-        """Book the whole hold, and of the tokens those that are known."""
-        self._close(None, known, fault)
-
-    def _close(self, used: int | None, tokens: Tokens, fault: Failure | None) -> None:
-        if not self._open:
-            raise RuntimeError("a call has one outcome")
-        self._open = False
-        self._account.close_call(self, used, tokens, fault)
-
-    def __enter__(self) -> Call:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        if self._open:
-            self.lose()

@@ -10,6 +10,7 @@ from skillgate.bench.meter.anthropic_usage import fault_of, read
 from skillgate.bench.meter.body import Body
 from skillgate.bench.meter.dialect import (
     ADDED_TOKENS,
+    ADDED_TOKENS_PER_IMAGE,
     ADDED_TOKENS_PER_TOOL,
     MIN_OUTPUT,
     Answer,
@@ -50,7 +51,8 @@ _KNOWN = _PROMPT | {
     "top_p",
 }
 _TEXT = frozenset({"text"})
-_CONTENT = _TEXT | {"redacted_thinking", "thinking", "tool_reference", "tool_result", "tool_use"}
+_RESULT = _TEXT | {"image", "tool_reference"}
+_CONTENT = _RESULT | {"redacted_thinking", "thinking", "tool_result", "tool_use"}
 _TOOLS = ("bash_", "text_editor_", "memory_")  # what the client runs; every other type is a server's
 _EDITS = frozenset({"clear_thinking_20251015", "clear_tool_uses_20250919"})
 _SERVED = {"/v1/messages": Service.CALL, "/v1/messages/count_tokens": Service.COUNT}
@@ -89,7 +91,7 @@ class Anthropic:
             raise deny("this `service_tier` is not metered; leave it out")
         if members.get("speed") not in (None, "standard"):
             raise deny("fast mode is not metered; leave `speed` out")
-        _check_content(members)
+        images = _check_content(members)
         _check_tools(members)
         output = count_of(members, "max_tokens")
         if output is None:
@@ -99,7 +101,7 @@ class Anthropic:
             model=text_of(members, "model"),
             output=output,
             streams=flag_of(members, "stream"),
-            added=ADDED_TOKENS + ADDED_TOKENS_PER_TOOL * tools,
+            added=ADDED_TOKENS + ADDED_TOKENS_PER_TOOL * tools + ADDED_TOKENS_PER_IMAGE * images,
             cache_use=_cache_use(body),
             minimum=max(MIN_OUTPUT, _MIN_THINKING + 1 if _thinks(members) else 0),
         )
@@ -136,24 +138,43 @@ class Anthropic:
         """Return what an upstream's error means; None for what the client did wrong."""
         return fault_of(status, error)
 
-    def answer(self, trouble: Trouble, sentence: str) -> Answer:
-        """Return an answer of the proxy's own in the shape that clients know."""
+    def answer(self, trouble: Trouble, sentence: str, path: str = "") -> Answer:
+        """Return an answer of the proxy's own in the shape that clients of a path know."""
         status, kind = _ERRORS[trouble]
         body = {"type": "error", "error": {"type": kind, "message": sentence}}
         return say(status, body, **({"x_should_retry": "false"} if status < 500 else {}))
 
 
-def _check_content(members: Json) -> None:
+def _check_content(members: Json) -> int:
+    """Return how many images there are. Raises: Denied."""
     if not isinstance(members.get("system"), str):
         each_type(objects(members.get("system"), "`system`"), _TEXT, "`system`")
+    images = 0
     for message in objects(members.get("messages"), "`messages`"):
-        if not isinstance(message.get("content"), str):
-            blocks = objects(message.get("content"), "`content`")
-            each_type(blocks, _CONTENT, "a message")
-            for block in blocks:
-                if block["type"] == "tool_result" and not isinstance(block.get("content"), str):
-                    parts = objects(block.get("content"), "the content of a tool result")
-                    each_type(parts, _TEXT | {"tool_reference"}, "a tool result")
+        blocks = _blocks(message, "`content`", _CONTENT, "a message")
+        for block in blocks:
+            if block["type"] == "tool_result":
+                blocks = blocks + _blocks(block, "the content of a tool result", _RESULT, "a tool result")
+        images += sum(map(_is_image, blocks))
+    return images
+
+
+def _blocks(members: Json, name: str, known: frozenset[str], where: str) -> list[dict[str, Any]]:
+    if isinstance(members.get("content"), str):
+        return []
+    blocks = objects(members.get("content"), name)
+    each_type(blocks, known, where)
+    return blocks
+
+
+def _is_image(block: Json) -> bool:
+    """Say whether a block is an image that is in the request itself. Raises: Denied."""
+    if block["type"] != "image":
+        return False
+    source = block.get("source")
+    if not isinstance(source, dict) or source.get("type") != "base64":
+        raise deny("an image that is somewhere else is not metered; send its bytes")
+    return True
 
 
 def _check_tools(members: Json) -> None:

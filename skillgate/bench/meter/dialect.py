@@ -24,6 +24,7 @@ MAX_TOKENS = 10_000_000
 # limits: a call that costs more than its hold stops the run (`Account.overrun_usd_micros`).
 ADDED_TOKENS = 1_024
 ADDED_TOKENS_PER_TOOL = 1_024
+ADDED_TOKENS_PER_IMAGE = 8_192  # it is scaled down to what costs less, however few its bytes are
 
 Json = Mapping[str, Any]
 
@@ -139,8 +140,8 @@ class Dialect(Protocol):
     def fault(self, status: int, error: Json) -> Failure | None:
         """Return what an upstream's error means; None for what the client did wrong."""
 
-    def answer(self, trouble: Trouble, sentence: str) -> Answer:
-        """Return an answer of the proxy's own in the shape that clients know."""
+    def answer(self, trouble: Trouble, sentence: str, path: str = "") -> Answer:
+        """Return an answer of the proxy's own in the shape that clients of a path know."""
 
 
 def say(status: int, body: Json, **headers: str) -> Answer:

@@ -13,9 +13,9 @@ import aiohttp
 from aiohttp import web
 
 from skillgate.bench.failure import Failure
-from skillgate.bench.meter.account import Call
 from skillgate.bench.meter.admission import ClientGone, admit, read_body
 from skillgate.bench.meter.body import Body, BodyError, parse_body
+from skillgate.bench.meter.call import Call
 from skillgate.bench.meter.dialect import (
     ADDED_TOKENS,
     Answer,
@@ -58,6 +58,8 @@ class Exchange:
             async with asyncio.timeout(self._account.remaining_s or None):  # with none left it is refused
                 return await self._answer()
         except Denied as denied:
+            if denied.trouble is Trouble.STOP:
+                self._account.deny()
             return self._refuse(denied.trouble, denied.sentence)
         except Stopped as stopped:
             return self._refuse(Trouble.STOP, stopped.sentence)
@@ -180,6 +182,7 @@ class Exchange:
                     body = await read_whole(upstream)
                     fault = self._fault(upstream.status, as_object(body))
                     call.free(fault)
+                    self._account.check()
                     return self._pass_whole(upstream, body, fault)
                 if upstream.content_type == "text/event-stream":
                     return await StreamRelay(self._request, self._dialect, reading, self._way.key).run(
@@ -229,7 +232,8 @@ class Exchange:
 
     def _refuse(self, trouble: Trouble, sentence: str) -> web.Response:
         self._account.note(sentence)
-        answer: Answer = self._dialect.answer(trouble, f"skillgate: {sentence}")
+        path = self._request.raw_path.partition("?")[0]
+        answer: Answer = self._dialect.answer(trouble, f"skillgate: {sentence}", path)
         return web.Response(status=answer.status, body=answer.body, headers=answer.headers)
 
 

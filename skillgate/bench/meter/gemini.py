@@ -82,6 +82,7 @@ _FAULTS = {
     403: Failure.API_AUTH,
     429: Failure.API_RATE_LIMIT,
     503: Failure.API_OVERLOADED,
+    529: Failure.API_OVERLOADED,
 }
 
 
@@ -181,8 +182,8 @@ class Gemini:
             return Failure.API_AUTH
         return _FAULTS.get(status, Failure.API_SERVER if status >= 500 else None)
 
-    def answer(self, trouble: Trouble, sentence: str) -> Answer:
-        """Return an answer of the proxy's own in the shape that clients know."""
+    def answer(self, trouble: Trouble, sentence: str, path: str = "") -> Answer:
+        """Return an answer of the proxy's own in the shape that clients of a path know."""
         code, status = _ERRORS[trouble]
         error: dict[str, Any] = {"code": code, "message": sentence, "status": status}
         if trouble is Trouble.STOP:

@@ -96,20 +96,19 @@ _CHAT = _BOTH | frozenset(
 _STORED = ("background", "conversation", "previous_response_id", "prompt")
 _TOOLS = frozenset({"apply_patch", "custom", "function", "local_shell"})
 _TEXT = frozenset({"input_text", "output_text", "reasoning_text", "refusal", "summary_text", "text"})
+_CALLS = ("apply_patch_call", "custom_tool_call", "function_call", "local_shell_call")
 _ITEMS = frozenset(
     [
-        "apply_patch_call",
-        "apply_patch_call_output",
-        "custom_tool_call",
-        "custom_tool_call_output",
-        "function_call",
-        "function_call_output",
-        "local_shell_call",
-        "local_shell_call_output",
+        "additional_tools",  # tools in the middle of the input: so Codex sends them to newer models
         "message",
         "reasoning",
+        *_CALLS,
+        *(f"{name}_output" for name in _CALLS),
     ]
 )
+# Codex asks once after 429 and six times after 402, opencode once after 402 and for a minute after 429: each
+# has its own path. When a figure in the text looks like a status opencode asks again, and so at once.
+_STOP_CHAT, _STOP_HEADERS = 402, {"x_should_retry": "false", "retry_after_ms": "1"}
 _LIMITS = {RESPONSES: ("max_output_tokens",), CHAT: ("max_completion_tokens", "max_tokens")}
 _PROMPTS = {
     RESPONSES: frozenset({"input", "instructions", "model", "reasoning", "text", "tool_choice", "tools"}),
@@ -120,11 +119,7 @@ _ERRORS = {
     Trouble.PATH: (404, "invalid_request_error", "not_found"),
     Trouble.MALFORMED: (400, "invalid_request_error", "invalid_request"),
     Trouble.TOO_LARGE: (413, "invalid_request_error", "request_too_large"),
-    Trouble.STOP: (
-        429,
-        "insufficient_quota",
-        "insufficient_quota",
-    ),  # codex asks once; after 402, 403 six times
+    Trouble.STOP: (429, "insufficient_quota", "insufficient_quota"),
     Trouble.UNREACHABLE: (502, "server_error", "unreachable"),
     Trouble.TIMEOUT: (504, "server_error", "timeout"),
 }
@@ -164,7 +159,7 @@ class OpenAI:
             model=text_of(members, "model"),
             output=max(named, default=DEFAULT_OUTPUT),
             streams=flag_of(members, "stream"),
-            added=ADDED_TOKENS + ADDED_TOKENS_PER_TOOL * len(objects(members.get("tools"), "`tools`")),
+            added=ADDED_TOKENS + ADDED_TOKENS_PER_TOOL * _count_tools(members),
             cache_use=CacheUse.SHORT,
         )
 
@@ -177,16 +172,11 @@ class OpenAI:
         changed: dict[str, Any] = {name: output for name in given if members[name] > output}
         if not given:
             changed[names[0]] = output
-        options = members.get("stream_options")
-        if (
-            is_chat
-            and ask.streams
-            and not (isinstance(options, dict) and options.get("include_usage") is True)
-        ):
-            changed["stream_options"] = {
-                **(options if isinstance(options, dict) else {}),
-                "include_usage": True,
-            }
+        if is_chat and ask.streams:
+            found = members.get("stream_options")
+            options = found if isinstance(found, dict) else {}
+            if options.get("include_usage") is not True:
+                changed["stream_options"] = {**options, "include_usage": True}
         return changed
 
     def prompt_members(self, route: Route) -> frozenset[str]:
@@ -209,10 +199,18 @@ class OpenAI:
         """Return what an upstream's error means; None for what the client did wrong."""
         return fault_of(status, error)
 
-    def answer(self, trouble: Trouble, sentence: str) -> Answer:
-        """Return an answer of the proxy's own in the shape that clients know."""
+    def answer(self, trouble: Trouble, sentence: str, path: str = "") -> Answer:
+        """Return an answer of the proxy's own in the shape that clients of a path know."""
         status, kind, code = _ERRORS[trouble]
-        return say(status, {"error": {"message": sentence, "type": kind, "param": None, "code": code}})
+        stops = trouble is Trouble.STOP
+        body = {"error": {"message": sentence, "type": kind, "param": None, "code": code}}
+        return say(_STOP_CHAT if stops and path == CHAT else status, body, **(_STOP_HEADERS if stops else {}))
+
+
+def _count_tools(members: Json) -> int:
+    found = members.get("input")
+    items = objects(found, "`input`") if isinstance(found, list) else []
+    return sum(len(objects(one.get("tools"), "`tools`")) for one in (members, *items))
 
 
 def _check_tools(found: object) -> None:
@@ -243,6 +241,7 @@ def _check_responses(members: Json) -> None:
         return
     for item in objects(members.get("input"), "`input`"):
         each_type([item], _ITEMS, "`input`", default="message")
+        _check_tools(item.get("tools"))
         for name in ("content", "output", "summary"):
             if isinstance(item.get(name), list):
                 each_type(objects(item[name], f"`{name}`"), _TEXT, "`input`")

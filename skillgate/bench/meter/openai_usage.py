@@ -18,6 +18,7 @@ _BY_STATUS = {
     403: Failure.API_AUTH,
     429: Failure.API_RATE_LIMIT,
     503: Failure.API_OVERLOADED,
+    529: Failure.API_OVERLOADED,
 }
 
 

@@ -72,6 +72,10 @@ class Provider(NamedTuple):
             raise ConfigError(
                 "the base URL of the provider cannot be used", "Give http(s)://host[:port][/path]."
             )
+        if not all("!" <= letter <= "~" for letter in self.key):
+            raise ConfigError(
+                "the key of the provider has a letter that no header takes", "Set it again, without blanks."
+            )
 
     def url(self, path: str, query: str) -> str:
         """Return where a path of the wire is at this provider."""
@@ -110,6 +114,12 @@ class Meter:
         self._doors.add(door)
         return door
 
+    @property
+    def open_usd_micros(self) -> int:
+        """Return what the accounts of the doors that are open have to pay."""
+        accounts = {id(door.account): door.account for door in tuple(self._doors) if door.is_open}
+        return sum(account.booked_usd_micros for account in accounts.values())
+
     def close(self) -> None:
         """Close every door and end the thread; more than once does no harm."""
         if self._loop.is_closed():
@@ -139,7 +149,10 @@ class Meter:
 
 
 class MeterDoor:
-    """One run's socket; `account` has what it used, and why it was refused."""
+    """One run's socket; `account` has what it used, and why it was refused. It leads to no host by name."""
+
+    refused: tuple[str, ...] = ()
+    broken: tuple[str, ...] = ()
 
     def __init__(self, listener: socket.socket, loop: asyncio.AbstractEventLoop, way: Way) -> None:
         self.account = way.account
@@ -158,13 +171,18 @@ class MeterDoor:
         listener.setblocking(False)
         loop.call_soon_threadsafe(self._watch)
 
+    @property
+    def is_open(self) -> bool:
+        """Say whether it listens."""
+        return self._listener.fileno() >= 0
+
     def close(self) -> None:
         """End the listener and every call, whose holds are booked; more than once does no harm."""
-        if self._listener.fileno() >= 0:
+        if self.is_open:
             asyncio.run_coroutine_threadsafe(self._end(), self._loop).result(_CLOSE_S)
 
     async def _end(self) -> None:
-        if self._listener.fileno() < 0:
+        if not self.is_open:
             return
         self._loop.remove_reader(self._listener)
         self._listener.close()
@@ -175,7 +193,7 @@ class MeterDoor:
         await self._web.shutdown(_END_S)
 
     def _watch(self) -> None:
-        if self._listener.fileno() >= 0:
+        if self.is_open:
             self._loop.add_reader(self._listener, self._accept)
 
     def _pause(self) -> None:
@@ -205,7 +223,7 @@ class MeterDoor:
 
     async def _visit(self, request: web.BaseRequest) -> web.StreamResponse:
         """Answer in a task of its own, which can be ended and awaited."""
-        if self._listener.fileno() < 0:
+        if not self.is_open:
             raise asyncio.CancelledError  # it came while the door was closing
         visit = self._loop.create_task(Exchange(self._way, request).run())
         self._keep(visit)

@@ -20,7 +20,7 @@ import docker
 import pytest
 from docker.errors import DockerException, NotFound
 
-from skillgate.bench.host import owner
+from skillgate.bench.host import owner, reaper
 from skillgate.bench.host.owner import OWNER_FILE, mark, owner_labels
 from skillgate.bench.host.reaper import OLD_S, reap, reap_folders
 from skillgate.bench.suite import load_suite
@@ -392,7 +392,8 @@ def test_a_reaper_that_is_killed_itself_leaves_the_mark_to_the_next(
     monkeypatch.setattr("skillgate.bench.host.reaper.remove", stop_at_last)
     with pytest.raises(KeyboardInterrupt):
         reap_folders(tmp_path)
-    assert {path.name for path in removed} == {"workspace", "home", "tmp", "tests", "results", "tree"}
+    parts = {"workspace", "home", "tmp", "given", "tests", "results", "trace", "tree"}
+    assert {path.name for path in removed} == parts
 
 
 def test_a_parent_that_is_not_there(tmp_path: Path) -> None:
@@ -403,3 +404,9 @@ def test_folders_are_reaped_without_loading_the_sdk() -> None:
     probe = "import sys, skillgate.bench.host.reaper; print('docker' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", probe], cwd=ROOT, capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_every_part_of_a_workspace_is_one_that_is_reaped(tiny_suite: Path, tmp_path: Path) -> None:
+    with Workspace.create(load_suite(tiny_suite), tmp_path) as workspace:
+        parts = {path.name for path in workspace.root.iterdir()}
+    assert parts - {OWNER_FILE} <= reaper._PARTS

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from skillgate.bench.failure import Failure
-from skillgate.bench.meter.account import Account, Call
+from skillgate.bench.meter.account import Account
+from skillgate.bench.meter.call import Call
 from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.meter.limits import Limits, Stopped, Want
 from skillgate.prices import CacheUse, Price, Rate, Tokens, shipped_prices
@@ -164,6 +165,41 @@ def test_requests_tokens_and_time_have_limits() -> None:
     assert late.failure is Failure.AGENT_CLOCK
     few = Account(Limits(10_000, tokens=130))
     assert few.open(PRICE, WANT).output == 30
+
+
+def test_an_outage_that_used_a_run_up_is_to_blame() -> None:
+    clock = Clock()
+    broken = Failure.API_SERVER
+
+    def left(limits: Limits, fault: Failure | None, lost: bool) -> Failure | None:
+        account = Account(limits, clock)
+        call = account.open(PRICE, WANT)  # holds 350
+        if lost:
+            call.lose(fault=fault)
+        else:
+            call.free(fault)
+        clock.now += 10
+        with suppress(Stopped):
+            account.open(PRICE, WANT).settle(Tokens(1, 1))
+        return account.failure
+
+    money, requests, time = Limits(480), Limits(9999, requests=1), Limits(9999, wall_s=10)
+    assert [left(one, broken, True) for one in (money, requests, time)] == [broken] * 3
+    assert [left(one, broken, False) for one in (money, requests, time)] == [None, broken, broken]
+    assert [left(one, None, True) for one in (money, requests, time)] == [
+        Failure.AGENT_BUDGET,
+        Failure.AGENT_TURNS,
+        Failure.AGENT_CLOCK,
+    ]
+
+
+def test_what_was_lost_is_not_to_blame_for_a_run_that_had_too_little_anyway() -> None:
+    account = Account(Limits(1000))
+    account.open(PRICE, WANT).lose(fault=Failure.API_SERVER)
+    account.open(PRICE, WANT).settle(Tokens(1, 1))
+    with pytest.raises(Stopped):
+        account.open(PRICE, Want(2000, 50, 10))
+    assert account.failure is Failure.AGENT_BUDGET
 
 
 def test_what_costs_more_than_held_takes_the_rest_and_is_told() -> None:

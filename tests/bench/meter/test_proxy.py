@@ -128,11 +128,11 @@ def test_a_refusal_has_the_shape_that_stops_this_client(wire: str) -> None:
                 assert (answer.status, error["status"]) == (429, "RESOURCE_EXHAUSTED")
                 assert error["message"].endswith("(limit: 0)")
             else:
-                assert (answer.status, error["type"], error["code"]) == (
-                    429,
-                    "insufficient_quota",
-                    "insufficient_quota",
-                )
+                status = 402 if wire == "chat" else 429
+                assert (answer.status, error["type"]) == (status, "insufficient_quota")
+                assert error["code"] == "insufficient_quota"
+                assert answer.headers["x-should-retry"] == "false"
+                assert answer.headers["retry-after-ms"] == "1"
 
 
 @pytest.mark.parametrize("wire", WIRES)

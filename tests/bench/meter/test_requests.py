@@ -45,8 +45,9 @@ IMAGE = {"type": "image", "source": {"type": "base64", "media_type": "image/png"
 TOOL_RESULT = {"type": "tool_result", "tool_use_id": "t", "content": [IMAGE]}
 
 STOPPED: list[tuple[str, dict[str, Any]]] = [
-    ("anthropic", said([IMAGE])),
-    ("anthropic", said([TOOL_RESULT])),
+    ("anthropic", said([{**IMAGE, "source": {"type": "url", "url": "x"}}])),
+    ("anthropic", said([{**TOOL_RESULT, "content": [{"type": "image", "source": {"type": "file"}}]}])),
+    ("anthropic", said([{**IMAGE, "source": None}])),
     ("anthropic", said([{"type": "document", "source": {}}])),
     ("anthropic", said([{"type": "container_upload", "file_id": "f"}])),
     ("anthropic", said([{"type": "server_tool_use", "id": "s", "name": "web_search", "input": {}}])),
@@ -72,6 +73,7 @@ STOPPED: list[tuple[str, dict[str, Any]]] = [
         "web_search", "file_search", "code_interpreter", "image_generation", "computer_use_preview", "mcp",
         "shell")),
     ("responses", {"tools": [{"type": "namespace", "tools": [{"type": "web_search"}]}]}),
+    ("responses", {"input": [{"type": "additional_tools", "tools": [{"type": "web_search"}]}]}),
     ("responses", {"background": True}),
     ("responses", {"previous_response_id": "resp_1"}),
     ("responses", {"conversation": "c"}),
@@ -143,12 +145,14 @@ ALLOWED: list[tuple[str, dict[str, Any]]] = [
     ("anthropic", said([{"type": "tool_result", "content": [{"type": "text", "text": "x"}]}])),
     ("anthropic", said([{"type": "thinking"}, {"type": "tool_use", "input": {"type": "image"}}])),
     ("anthropic", {"tools": [{"name": "t", "input_schema": {"properties": {"image": {"type": "image"}}}}]}),
+    ("anthropic", said([IMAGE, TOOL_RESULT])),
     ("anthropic", {"tools": [{"type": "bash_20250124"}, {"type": "text_editor_20250728", "name": "e"}]}),
     ("anthropic", {"service_tier": "standard_only", "speed": "standard", "thinking": {"type": "adaptive"}}),
     ("responses", {"input": [{**USER, "content": "x"}, {"type": "reasoning", "summary": []}]}),
     ("responses", {"input": [{"type": "function_call_output", "output": [{"type": "input_text"}]}]}),
     ("responses", {"tools": [{"type": "custom", "name": "a"}, {"type": "local_shell"}], "store": False}),
     ("responses", {"background": False, "previous_response_id": None, "service_tier": "auto"}),
+    ("responses", {"input": [{"type": "additional_tools", "tools": [{"type": "custom", "name": "exec"}]}]}),
     ("chat", {"n": 1, "messages": [{"role": "assistant", "content": None, "tool_calls": [{}]}]}),
     ("gemini", parts({"text": "x", "thoughtSignature": "s"}, {"functionResponse": {"name": "f"}})),
     ("gemini", {"tools": [{"functionDeclarations": [{"name": "googleSearch"}]}]}),
@@ -178,6 +182,17 @@ def test_the_dearest_write_that_is_asked_for_is_held(members: dict[str, Any], ca
 def test_every_tool_may_add_a_prompt_that_is_not_in_the_body() -> None:
     tools = [{"type": "bash_20250124", "name": "bash"}, {"type": "text_editor_20250728", "name": "e"}]
     assert [ask("anthropic").added, ask("anthropic", tools=tools).added] == [1024, 3 * 1024]
+
+
+def test_tools_in_the_middle_of_the_input_count_as_tools() -> None:
+    more = {"type": "additional_tools", "tools": [{"type": "custom", "name": "a"}, {"type": "function"}]}
+    assert ask("responses", input=[more, USER], tools=[{"type": "function"}]).added == 4 * 1024
+
+
+def test_an_image_may_cost_more_than_its_bytes() -> None:
+    assert (
+        ask("anthropic", **said([IMAGE, TOOL_RESULT, {"type": "text", "text": "x"}])).added == 1024 + 2 * 8192
+    )
 
 
 THINKING = {"type": "enabled", "budget_tokens": 4000}

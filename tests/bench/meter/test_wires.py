@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from skillgate.bench.failure import Failure
+from skillgate.bench.meter.account import MAX_FAULTS
 from skillgate.bench.meter.anthropic import Anthropic
 from skillgate.bench.meter.dialect import Reading
 from skillgate.bench.meter.gemini import Gemini
@@ -112,7 +113,7 @@ def test_a_key_that_does_not_work_stops_the_client_and_the_run(
     turn = f"{{status: {status}, error: '{error}', message: 'the key {KEY} is wrong'}}"
     with metered(f"turns: [{turn}, {{}}]", wire) as run:
         first, second = run.ask(), run.ask()
-        assert [first.status, second.status] == [402 if wire == "anthropic" else 429] * 2
+        assert [first.status, second.status] == [429 if wire in ("responses", "gemini") else 402] * 2
         assert len(run.api.calls) == 1
         assert (run.account.failure, run.booked()) == (failure, (0, 0))
         assert KEY.encode() not in first.body + second.body
@@ -134,6 +135,35 @@ def test_an_overload_is_passed_on_and_forgotten_after_the_next_answer(
         assert run.ask().status == status
         assert run.account.failure is failure
         assert run.ask().status == 200
+        assert run.account.failure is None
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_an_api_that_fails_again_and_again_is_asked_no_more(wire: str) -> None:
+    with metered("turns: [{status: 500}]", wire) as run:
+        statuses = [run.ask().status for _ in range(MAX_FAULTS + 1)]
+        stop = 429 if wire in ("responses", "gemini") else 402
+        assert statuses == [500] * (MAX_FAULTS - 1) + [stop] * 2
+        assert len(run.api.calls) == MAX_FAULTS
+        assert run.account.failure is Failure.API_SERVER
+        assert run.account.notes == (f"the model API failed {MAX_FAULTS} times in a row",)
+        assert run.booked() == (0, 0)
+
+
+@pytest.mark.parametrize("wire", WIRES)
+def test_streams_that_break_again_and_again_end_the_run_too(wire: str) -> None:
+    with metered(f"turns: [{{{USED}, cut-after: 1}}]", wire) as run:
+        assert [run.ask(streams=True).whole for _ in range(MAX_FAULTS)] == [False] * MAX_FAULTS
+        assert run.ask(streams=True).status in (402, 429)
+        assert len(run.api.calls) == MAX_FAULTS
+        assert run.account.failure is Failure.API_SERVER
+
+
+def test_faults_count_only_in_a_row() -> None:
+    turns = ", ".join((["{status: 503}"] * (MAX_FAULTS - 1) + ["{}"]) * 3)
+    with metered(f"turns: [{turns}]") as run:
+        statuses = [run.ask().status for _ in range(3 * MAX_FAULTS)]
+        assert statuses == ([503] * (MAX_FAULTS - 1) + [200]) * 3
         assert run.account.failure is None
 
 
