@@ -140,7 +140,7 @@ def test_events_are_objects_and_words_are_those_after_the_last() -> None:
     lines = ["lost", 'say: {"type": "a"}', "", '{"b": [1, {"c": 2}]} and more', "first\n", "last\n", " \n"]
     assert read_events(lines, events.append) == "last"
     assert events == [{"type": "a"}, {"b": [1, {"c": 2}]}]
-    assert read_events(['words{"a": 1}'], events.append) == ""
+    assert read_events(["words", '{"a": 1}'], events.append) == ""
     assert (parts(events[1], "b"), part(events[1], "b", "c"), parts(events[0], "type")) == (
         [{"c": 2}],
         None,
