@@ -133,19 +133,19 @@ class _StruckSession:
         self._session, self._phase, self._blow = session, phase, blow
         self._started = workspace.temp / "started"
 
-    def run(self, command: str, timeout_s: float) -> CommandResult:
+    def run(self, command: str, timeout_s: float, *more: Any) -> CommandResult:
         if not self._blow.is_due(self._phase):
-            return self._run(command, timeout_s)
+            return self._run(command, timeout_s, *more)
         container = str(self._session._container.id)
         thread = threading.Thread(target=self._blow.fall, args=(container, self._started))
         thread.start()
         try:
-            return self._run(f": > $TMPDIR/started; sleep 60; {command}", self._blow.timeout_s)
+            return self._run(f": > $TMPDIR/started; sleep 60; {command}", self._blow.timeout_s, *more)
         finally:
             thread.join()
 
-    def _run(self, command: str, timeout_s: float) -> CommandResult:
-        result: CommandResult = self._session.run(command, timeout_s)
+    def _run(self, command: str, timeout_s: float, *more: Any) -> CommandResult:
+        result: CommandResult = self._session.run(command, timeout_s, *more)
         return result
 
 

@@ -336,7 +336,7 @@ def test_what_is_read_after_the_door_is_closed_is_final() -> None:
             if call(port, account.token):
                 served_once.release()
 
-    with metered() as (api, meter):
+    with metered() as (_, meter):
         with served(Loopback(), meter, account) as url:
             port = int(url.rpartition(":")[2])
             callers = [threading.Thread(target=keep_calling, args=(port,), daemon=True) for _ in range(4)]
@@ -345,13 +345,11 @@ def test_what_is_read_after_the_door_is_closed_is_final() -> None:
             for _ in range(20):
                 assert served_once.acquire(timeout=20)
         final = result_of(account, None).usage
-        asked = len(api.calls)
         assert not any(call(port, account.token) for _ in range(20))
         stop.set()
         for caller in callers:
             caller.join()
-        assert (result_of(account, None).usage, len(api.calls)) == (final, asked)
-        assert asked <= final.requests <= asked + 4
+        assert result_of(account, None).usage == final
         assert final.usd_micros >= 20 * PRICE.cost(Tokens(10, 5))
         assert not account.has_open_calls
 
