@@ -116,6 +116,11 @@ class RunConfig(Struct, kw_only=True, rename="kebab"):
             raise ValueError("amounts and times are finite numbers")
         if self.budget_tokens is not None and self.per_run_tokens is None:
             raise ValueError("`budget-tokens` wants `per-run-tokens`, which a run reserves of it")
+        if self.budget_tokens is not None and self.budget_tokens < (self.per_run_tokens or 0):
+            raise ValueError("`budget-tokens` is less than `per-run-tokens`: no run could start")
+        if self.budget_requests is not None and self.budget_requests < self.per_run_requests:
+            needed = f"{self.per_run_requests}, 2 for each of `max-turns` and {SPARE_REQUESTS}"
+            raise ValueError(f"`budget-requests` is less than one run may make ({needed}): none could start")
 
     @property
     def cap_usd_micros(self) -> int:

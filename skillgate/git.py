@@ -17,6 +17,8 @@ from skillgate.errors import PrerequisiteError, UsageError
 _REGULAR = ("100644", "100755")
 _SUBMODULE = "160000"
 
+PARENT = "HEAD~1"
+
 
 class Entry(NamedTuple):
     """One file of a tree: its mode, blob id and size in bytes (0 for a submodule)."""
@@ -80,7 +82,7 @@ class Repository:
 
     def default_base(self) -> str:
         """Return what a range starts from when nobody said: the main branch, else the parent."""
-        for name in ("origin/HEAD", "origin/main", "origin/master", "main", "master", "HEAD~1"):
+        for name in ("origin/HEAD", "origin/main", "origin/master", "main", "master", PARENT):
             found = self._try("rev-parse", "--verify", "--quiet", f"{name}^{{commit}}")
             if found is not None and found.decode().strip() != self.commit("HEAD"):
                 return name

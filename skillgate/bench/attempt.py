@@ -203,7 +203,7 @@ class _Attempt:
                     attempt=number,
                     inject=plan.inject,
                     trace=self._traces and self._traces / f"{task.short_id}-{number}.log",
-                    spent_usd_micros=self._usage.usd_micros,
+                    used=self._usage,
                 )
             )
         if session.refused:

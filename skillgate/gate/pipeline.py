@@ -40,7 +40,7 @@ from skillgate.gate.sources import (
     read_rules,
     read_suites,
 )
-from skillgate.git import Repository
+from skillgate.git import PARENT, Repository
 from skillgate.lint.check import Library, listed
 from skillgate.report import json as report_json
 from skillgate.report import markdown
@@ -49,6 +49,9 @@ from skillgate.stats.verdict import worst
 from skillgate.values import Secret, usd
 
 RUN_IS_NEW = "`{path}` is new in this range: what it runs with a model counts from the next change on"
+BASE_IS_A_GUESS = (
+    "no base was named and this repository has no main branch: nothing runs with a model without --base"
+)
 LINT_IS_NEW = "Its `lint` and `skills` settings count from the next change on."
 MISSPELT = "`{path}` was not looked at: a skill is a file called exactly `SKILL.md`."
 NOTHING = "no skill changed in this range: nothing to do"
@@ -96,7 +99,9 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
     Raises: UsageError, ConfigError, SuiteError, PrerequisiteError before anything is spent.
     """
     repository = Repository(folder)
-    tip, target = repository.commit(head), repository.commit(base or repository.default_base())
+    start_name = base or repository.default_base()
+    why_not = BASE_IS_A_GUESS if base is None and start_name == PARENT else ""
+    tip, target = repository.commit(head), repository.commit(start_name)
     start = repository.merge_base(target, tip)
     with tempfile.TemporaryDirectory(prefix="skillgate-") as scratch:
         mark(Path(scratch))  # so that it goes with the rest when this process is killed
@@ -105,10 +110,9 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
         if source.brings(options.config or FILE_NAME):  # or a change could switch off the rules against it
             config = msgspec.structs.replace(config, lint=LintConfig(), skills=Config().skills)
             source.notes.append(LINT_IS_NEW)
-            if config.run.agent not in (None, SCRIPTED_AGENT):  # or a change could choose who gets the key
-                options = options._replace(
-                    why_not=options.why_not or RUN_IS_NEW.format(path=options.config or FILE_NAME)
-                )
+            why_not = RUN_IS_NEW.format(path=options.config or FILE_NAME)
+        if why_not and config.run.agent not in (None, SCRIPTED_AGENT):  # or a change chose who gets the key
+            options = options._replace(why_not=options.why_not or why_not)
         subjects = [s for s in changed_skills(repository, start, tip) if any(map(config.covers, s.paths))]
         source.notes += [MISSPELT.format(path=path) for path in misspelt_files(repository, start, tip)]
         changed = {subject.change.path for subject in subjects}
@@ -228,13 +232,19 @@ def _run(
             progress,
             config.run.workers,
             traces=options.out / "traces",
-            limited=_limited(config.run, journal),
+            limited=_limited(config.run, journal, _most_jobs(cases)),
         )
         reports = [judge(case, config, means, bench) for case in cases]
     return reports, _whole_spend(reports, ledger)
 
 
-def _limited(run: RunConfig, journal: Journal) -> Limited:
+def _most_jobs(cases: Sequence[Case]) -> int:
+    """Return how often a cell may call its agent at most: each of its tasks, each attempt."""
+    units = [unit for case in cases for unit in case.units.values()]
+    return max((len(tasks) * suite.attempts for suite, tasks in units), default=1)
+
+
+def _limited(run: RunConfig, journal: Journal, jobs: int) -> Limited:
     """Return the limits of the gate beside money, less what its earlier attempts have used."""
     usage, lost = journal.used()
 
@@ -245,7 +255,7 @@ def _limited(run: RunConfig, journal: Journal) -> Limited:
 
     return Limited(
         tokens=share(run.budget_tokens, run.per_run_tokens, usage.tokens),
-        requests=share(run.budget_requests, run.per_run_requests, usage.requests),
+        requests=share(run.budget_requests, jobs * run.per_run_requests, usage.requests),
         ends=None if run.budget_minutes is None else time.monotonic() + 60 * run.budget_minutes,
     )
 

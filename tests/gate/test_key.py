@@ -26,7 +26,7 @@ from skillgate.config import RunConfig
 from skillgate.core import Decision, Outcome
 from skillgate.errors import ConfigError, ExitCode
 from skillgate.gate.agents import Hired, Machine
-from skillgate.gate.pipeline import Options, gate_range, gate_skill
+from skillgate.gate.pipeline import BASE_IS_A_GUESS, Options, gate_range, gate_skill
 from skillgate.prices import Tokens
 from skillgate.report import json as report_json
 from skillgate.values import Secret
@@ -312,3 +312,19 @@ def test_a_change_to_the_configuration_counts_from_the_next_one_on(
     assert (theirs.seen, len(ours.calls)) == ([], report.spend.runs)
     assert report.spend.cap_usd_micros == 1_000_000
     assert report.spend.spent_usd_micros == len(ours.calls) * ONE
+
+
+def test_without_a_base_nothing_asks_a_model(
+    repo: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The parent is a guess: in a shallow clone it is a commit of the change itself."""
+    program = ShellProgram(shell.NORMAL)
+    shell_agent(tmp_path / "program", program, monkeypatch.setattr)
+    with ModelApi() as api:
+        repo.write("skillgate.yml", CONFIG.format(model=HAIKU, url=api.url, sandbox="local", image="null"))
+        repo.commit()
+        repo.skill("calc", "Changed.")
+        repo.commit()
+        report = gate_range(repo.folder, None, "HEAD", options(tmp_path), Quiet())
+    assert (api.seen, report.verdict.decision) == ([], Decision.NOT_RUN)
+    assert BASE_IS_A_GUESS in report.reports[0].verdict.reasons

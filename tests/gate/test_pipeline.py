@@ -402,9 +402,19 @@ def test_what_is_used_up_beside_money_ends_a_gate_and_is_said(
     assert why in one.verdict.reasons[-1]
 
 
-def test_a_cap_of_tokens_wants_one_of_a_run(changed: Any, tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="per-run-tokens"):
-        gate(changed, tmp_path, run={"budget_tokens": 1})
+@pytest.mark.parametrize(
+    ("run", "why"),
+    [
+        ({"budget_tokens": 1}, "wants `per-run-tokens`"),
+        ({"budget_tokens": 1, "per_run_tokens": 2}, "no run could start"),
+        ({"budget_requests": 139}, "none could start"),
+    ],
+)
+def test_a_cap_that_no_run_fits_into_is_refused(
+    changed: Any, tmp_path: Path, run: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(UsageError, match=why):
+        gate(changed, tmp_path, run=run)
 
 
 def test_a_plan_learns_what_a_run_costs_from_the_journal(changed: Any, tmp_path: Path) -> None:

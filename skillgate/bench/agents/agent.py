@@ -23,7 +23,7 @@ class AgentJob(NamedTuple):
     """What an agent gets to do: one task of a cell, in a workspace where the skill is installed already.
 
     `trace` is the file for what it said, None when nobody wants it; `inject` says where the skill is;
-    `spent_usd_micros` is what earlier tasks and attempts of the cell have cost.
+    `used` is what earlier tasks and attempts of the cell have used.
     """
 
     cell: Cell
@@ -37,7 +37,7 @@ class AgentJob(NamedTuple):
     attempt: int = 1
     trace: Path | None = None
     inject: Inject = Inject.SKILL
-    spent_usd_micros: int = 0
+    used: Usage = Usage()
 
 
 class AgentResult(Struct, kw_only=True):

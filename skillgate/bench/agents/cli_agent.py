@@ -30,7 +30,6 @@ _OF_LIMIT = {
     Limit.MEMORY: Failure.AGENT_MEMORY,
     Limit.DISK: Failure.AGENT_DISK,
 }
-_LIMITS = (Failure.AGENT_BUDGET, Failure.AGENT_TURNS, Failure.AGENT_CLOCK)  # of the meter
 
 
 class Installed(NamedTuple):
@@ -80,7 +79,7 @@ class CliAgent:
             Limits(
                 usd_micros=job.budget_usd_micros,
                 requests=self._max_requests,
-                tokens=self._max_tokens,
+                tokens=tokens_left(self._max_tokens, job),
                 wall_s=job.task.limits.timeout_s,
             )
         )
@@ -98,7 +97,7 @@ class CliAgent:
             reading = self._program.read(lines_of(trace), ended.exit_code, skill)
         except Exception as problem:  # noqa: BLE001 - anybody's text: a bug of ours must not lose the cost
             return result_of(account, Failure.UNKNOWN, f"its output could not be read: {problem!r}")
-        failure_kind = why_ended(account, ended, reading, spent_before=job.spent_usd_micros > 0)
+        failure_kind = why_ended(account, ended, reading, spent_before=job.used.usd_micros > 0)
         result = result_of(account, failure_kind, _detail(failure_kind, account, reading))
         usage = replace(result.usage, tool_calls=reading.tool_calls)
         return replace(
@@ -124,6 +123,11 @@ class CliAgent:
         command = f'cp -R {session.where(home)}/. "$HOME" && {{ {launch.command}\n}}'
         with Trace(trace, token) as kept:
             return session.run(command, job.task.limits.timeout_s, launch.env, kept.add)
+
+
+def tokens_left(cap: int | None, job: AgentJob) -> int | None:
+    """Return what earlier tasks and attempts of the cell left of its tokens."""
+    return None if cap is None else max(0, cap - job.used.tokens)
 
 
 @contextmanager
@@ -162,7 +166,7 @@ def why_ended(
     """
     finished = ended.limit is None and ended.exit_code == 0 and reading.failure is None
     if finished and (account.usage.turns or account.models):
-        return account.failure if account.failure in _LIMITS else None
+        return account.stopped if account.stopped is not Failure.UNKNOWN else None  # nobody gets over that
     if account.failure is not None and ruling(account.failure).outcome is Outcome.INVALID:
         return account.failure
     is_spent = spent_before and account.failure is Failure.AGENT_BUDGET
@@ -174,6 +178,8 @@ def why_ended(
         return account.failure
     if ended.limit is not None:
         return _OF_LIMIT[ended.limit]
+    if account.was_denied and reading.failure is Failure.UNKNOWN:  # its last words are the meter's
+        return Failure.API_REFUSED
     said = reading.failure or Failure.AGENT_CRASH
     return Failure.AGENT_CRASH if ruling(said).outcome is Outcome.INVALID else said
 

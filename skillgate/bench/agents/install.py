@@ -108,7 +108,10 @@ def _fill(tree: Path, agent: Pinned, scratch: Path, run: Run) -> None:
 def _fetch(package: Package, folder: Path, run: Run) -> Path:
     """Return the archive of a package whose bytes are the pinned ones. Raises: PrerequisiteError."""
     folder.mkdir()
-    command = ["npm", "pack", package.spec, "--pack-destination", str(folder), "--ignore-scripts", "--silent"]
+    # npm reads the .npmrc of its prefix, else of the current folder: it may name a host and a variable
+    where = str(folder.absolute())
+    options = ("--pack-destination", where, "--prefix", where, "--ignore-scripts", "--silent")
+    command = ["npm", "pack", package.spec, *options]
     try:
         done = run(command)
     except FileNotFoundError:

@@ -88,6 +88,12 @@ class Account:
             return self._stopped[0] if self._stopped and not (late and self._fault) else self._fault
 
     @property
+    def stopped(self) -> Failure | None:
+        """Return why the run can make no more calls, None while it can."""
+        with self._lock:
+            return self._stopped[0] if self._stopped else None
+
+    @property
     def was_denied(self) -> bool:
         """Say whether a request was refused for what it is."""
         with self._lock:
@@ -116,6 +122,11 @@ class Account:
         """Remember that a request was refused for what it is."""
         with self._lock:
             self._denied = True
+
+    def blame(self, failure: Failure) -> None:
+        """Remember a fault that is not the run's own, until a call goes well."""
+        with self._lock:
+            self._fault = failure
 
     def stop(self, failure: Failure, sentence: str) -> None:
         """Allow no more calls; the first reason stays."""
@@ -194,7 +205,8 @@ class Account:
         """Book a call. `used` None: nobody knows, so all of the hold."""
         with self._lock:
             self._open_calls -= 1
-            self._tokens_open -= call.tokens
+            known = tokens.prompt + tokens.output
+            self._tokens_open -= known if used is None else call.tokens  # nobody knows what else was used
             self._known += call.price.cost(tokens)
             if fault is not None or used is not None:  # what was cut says nothing of the API
                 self._fault = fault

@@ -21,6 +21,7 @@ import aiohttp
 import yarl
 from aiohttp import web
 
+from skillgate.bench.failure import Failure
 from skillgate.bench.meter.account import Account
 from skillgate.bench.meter.anthropic import Anthropic
 from skillgate.bench.meter.dialect import Dialect
@@ -102,6 +103,7 @@ class Meter:
         self._provider = provider
         self._price = price
         self._doors: weakref.WeakSet[MeterDoor] = weakref.WeakSet()
+        self._lock = threading.Lock()  # a set that grows while it is read raises
         self._loop = asyncio.new_event_loop()
         self._loop.set_exception_handler(lambda loop, context: None)  # it would print what was sent
         self._thread = threading.Thread(target=self._loop.run_forever, name="skillgate-meter", daemon=True)
@@ -111,25 +113,30 @@ class Meter:
     def serve(self, listener: socket.socket, account: Account) -> MeterDoor:
         """Answer whoever connects to a socket that listens; it now belongs to the door."""
         door = self._do(self._open(listener, account))
-        self._doors.add(door)
+        with self._lock:
+            self._doors.add(door)
         return door
 
     @property
     def open_usd_micros(self) -> int:
         """Return what the accounts of the doors that are open have to pay."""
-        accounts = {id(door.account): door.account for door in tuple(self._doors) if door.is_open}
+        accounts = {id(door.account): door.account for door in self._known() if door.is_open}
         return sum(account.booked_usd_micros for account in accounts.values())
 
     def close(self) -> None:
         """Close every door and end the thread; more than once does no harm."""
         if self._loop.is_closed():
             return
-        for door in tuple(self._doors):
+        for door in self._known():
             door.close()
         self._do(self._session.close())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+    def _known(self) -> tuple[MeterDoor, ...]:
+        with self._lock:
+            return tuple(self._doors)
 
     async def _open(self, listener: socket.socket, account: Account) -> MeterDoor:
         way = Way(
@@ -237,6 +244,8 @@ class MeterDoor:
         self._tasks.discard(task)
         if not task.cancelled() and (bug := task.exception()) is not None:
             self.account.note(f"the meter failed ({type(bug).__name__})")
+            if not isinstance(bug, ConnectionError):  # a client that is gone is no fault of ours
+                self.account.blame(Failure.UNKNOWN)
 
 
 def _drop(client: socket.socket, greeting: asyncio.Task[None]) -> None:

@@ -276,3 +276,27 @@ def test_the_real_packages_are_as_they_were_installed(
     monkeypatch.setattr(room, "pinned", pinned)
     folder = verify(name, agent_cache)
     assert folder == install(name, agent_cache, run=Npm())  # which has nothing: all is there
+
+
+@pytest.mark.agents
+def test_npm_asks_no_host_that_the_current_folder_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A checkout may bring an .npmrc that sends a variable, such as a key, to a registry of its own."""
+    (tmp_path / "package.json").write_text("{}")
+    (tmp_path / ".npmrc").write_text("registry=http://127.0.0.1:9/\n")
+    monkeypatch.chdir(tmp_path)
+    asked: list[str] = []
+
+    def instead(command: Sequence[str]) -> subprocess.CompletedProcess[str]:
+        options = list(command)[3:]
+        found = subprocess.run(
+            ["npm", "config", "get", "registry", *options], capture_output=True, text=True, check=True
+        )
+        asked.append(found.stdout.strip())
+        return subprocess.CompletedProcess(command, 1, "", "not fetched")
+
+    with pytest.raises(PrerequisiteError, match="not fetched"):
+        install("codex", tmp_path / "cache", run=instead)
+    assert asked
+    assert "127.0.0.1:9" not in asked[0]

@@ -21,7 +21,7 @@ from skillgate.bench.agents.api.sdk import SdkWire
 from skillgate.bench.agents.api.text import SYSTEM, TextTalk
 from skillgate.bench.agents.api.tools import TOOLS, ToolLoop, system_prompt
 from skillgate.bench.agents.api.trace import Trace, traced
-from skillgate.bench.agents.cli_agent import result_of
+from skillgate.bench.agents.cli_agent import result_of, tokens_left
 from skillgate.bench.failure import Failure
 from skillgate.bench.meter.account import Account
 from skillgate.bench.meter.limits import Limits
@@ -115,7 +115,7 @@ class ApiAgent:
         return Limits(
             usd_micros=max(job.budget_usd_micros, 0),
             requests=self._settings.max_requests,
-            tokens=self._settings.max_tokens,
+            tokens=tokens_left(self._settings.max_tokens, job),
             wall_s=job.task.limits.timeout_s,
             models=frozenset({self._model}),
         )
