@@ -18,12 +18,11 @@ import click
 
 from skillgate import __version__
 from skillgate.errors import ExitCode, SkillgateError, UsageError
-from skillgate.run_options import options_of, run_options, skill_options
+from skillgate.run_options import cache_folder, checkouts, options_of, run_options, skill_options
 
 if TYPE_CHECKING:
     from skillgate.bench.check import TaskCheck
     from skillgate.core import GateReport
-    from skillgate.gate.pipeline import Options
     from skillgate.github.action import ActionRequest
     from skillgate.linting import Linted
     from skillgate.linting import Request as LintRequest
@@ -154,32 +153,9 @@ def _lint_request(paths: tuple[Path, ...], options: dict[str, Any]) -> LintReque
         since=since,
         baseline=here / options["baseline"] if options["baseline"] else None,
         forget=options["write_baseline"] is not None,
-        cache=None if options["no_cache"] else _cache_folder(),
-        checkouts=_checkouts(),
+        cache=None if options["no_cache"] else cache_folder(os.environ),
+        checkouts=checkouts(os.environ),
     )
-
-
-def _cache_folder() -> Path | None:
-    try:
-        home = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
-    except RuntimeError:  # a user without a home
-        return None
-    return Path(home, "skillgate")
-
-
-def _checkouts() -> Path | None:
-    cache = _cache_folder()
-    return cache / "checkouts" if cache is not None else None
-
-
-def _options(arguments: dict[str, Any], comment_id: str = "default", why_not: str = "") -> Options:
-    """Add what the environment says to what the command line does."""
-    from skillgate.gate.agents import KEY_NAMES
-    from skillgate.values import Secret
-
-    given = {kind: os.environ.get(name, "").strip() for kind, name in KEY_NAMES.items()}
-    keys = {kind: Secret(key) for kind, key in given.items() if key}
-    return options_of(arguments, _cache_folder(), keys, comment_id, why_not)
 
 
 @cli.command()
@@ -260,7 +236,7 @@ def suite_check(
     run = replace(run, sandbox=sandbox or run.sandbox, image=image or run.image)
     place = make_sandbox(run, Path(sys.executable).parent)
     broken = 0
-    for one in read_suites(FolderSource(Path.cwd()), suites or _known_suites(), _checkouts()):
+    for one in read_suites(FolderSource(Path.cwd()), suites or _known_suites(), checkouts(os.environ)):
         for task in check_suite(one, place, workers, repeat, progress=_print_check):
             broken += bool(task.problems)
     return ExitCode.USAGE if broken else ExitCode.OK
@@ -285,7 +261,7 @@ def suite_list(style: str) -> None:
     from skillgate.report.suites import render_json, render_list
     from skillgate.suites import known_suites
 
-    suites = known_suites(Path.cwd(), _checkouts())
+    suites = known_suites(Path.cwd(), checkouts(os.environ))
     _print(render_json(suites) if style == "json" else render_list(suites))
 
 
@@ -297,7 +273,7 @@ def suite_show(name: str, style: str) -> None:
     from skillgate.report.suites import render, render_json
     from skillgate.suites import find_suite
 
-    found = find_suite(name, Path.cwd(), _checkouts())
+    found = find_suite(name, Path.cwd(), checkouts(os.environ))
     _print(render_json(found) if style == "json" else render(found))
 
 
@@ -323,7 +299,7 @@ def agents_list() -> None:
     """List the agents, and which programs are installed."""
     from skillgate.agents import describe
 
-    _print(describe(_cache_folder()))
+    _print(describe(cache_folder(os.environ)))
 
 
 @agents.command("install")
@@ -332,7 +308,7 @@ def agents_install(names: tuple[str, ...]) -> None:
     """Fetch agent programs of a pinned version with npm, checked by hash."""
     from skillgate.agents import install_all
 
-    for line in install_all(names, _cache_folder()):
+    for line in install_all(names, cache_folder(os.environ)):
         _print(line)
 
 
@@ -343,7 +319,7 @@ def plan(skill: Path, against: str, **arguments: Any) -> None:
     """Show what a run would do and cost at most. Spends nothing."""
     from skillgate.gate.pipeline import describe_plan
 
-    _print(describe_plan(*_from_here(skill, against, arguments), _options(arguments)))
+    _print(describe_plan(*_from_here(skill, against, arguments), options_of(arguments, os.environ)))
 
 
 @cli.command()
@@ -354,7 +330,7 @@ def run(skill: Path, against: str, **arguments: Any) -> int:
     from skillgate.gate.pipeline import gate_skill
 
     where = _from_here(skill, against, arguments)
-    return _finish(gate_skill(*where, _options(arguments), _progress()), arguments["out"])
+    return _finish(gate_skill(*where, options_of(arguments, os.environ), _progress()), arguments["out"])
 
 
 def _from_here(skill: Path, against: str, arguments: dict[str, Any]) -> tuple[Path, str, Path]:
@@ -380,7 +356,9 @@ def gate(base: str | None, head: str, repo: Path, **arguments: Any) -> int:
     """Judge every skill that a git range changes: the main job."""
     from skillgate.gate.pipeline import gate_range
 
-    return _finish(gate_range(repo, base, head, _options(arguments), _progress()), arguments["out"])
+    return _finish(
+        gate_range(repo, base, head, options_of(arguments, os.environ), _progress()), arguments["out"]
+    )
 
 
 @cli.command()
@@ -439,7 +417,7 @@ def _gate_request(request: ActionRequest) -> tuple[GateReport, Path]:
     keys = ("out", "config", "agent", "model", "budget_usd", "sandbox")
     arguments = {key: getattr(request, key) for key in keys}
     why_not = "" if request.evaluate else request.reason
-    options = _options(arguments, request.comment_id, why_not)
+    options = options_of(arguments, os.environ, request.comment_id, why_not)
     report = gate_range(request.repo, request.base, request.head, options, _progress())
     return report, request.out / "report.json"
 

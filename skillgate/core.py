@@ -187,9 +187,8 @@ class Step(Struct, kw_only=True):
 class Run(Struct, kw_only=True):
     """An executed cell.
 
-    `steps` are those that were reached, if there can be more than one attempt at one; `models` are
-    those that answered; `reported_usd_micros` is the cost by the agent's own books; `trace_path` is the
-    folder, as seen from the report, with what the agent said.
+    `steps` are those that were reached, if there can be more than one; `models` answered; by the agent's own
+    books it cost `reported_usd_micros`; `trace_path` has what it said, as seen from the report.
     """
 
     cell: Cell

@@ -3,17 +3,14 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from skillgate.gate.pipeline import Options
-    from skillgate.values import Secret
 
 Command = Callable[..., Any]
 
@@ -60,16 +57,33 @@ def run_options(command: Command) -> Command:
 _RUN_KEYS = ("agent", "script", "budget_usd", "repeats", "sandbox", "image", "seed", "workers")
 
 
+def cache_folder(environ: Mapping[str, str]) -> Path | None:
+    """Return where what can be had again is kept; None for a user without a home."""
+    try:
+        home = environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    except RuntimeError:
+        return None
+    return Path(home, "skillgate")
+
+
+def checkouts(environ: Mapping[str, str]) -> Path | None:
+    """Return the folder for the repositories that suites pin."""
+    cache = cache_folder(environ)
+    return cache and cache / "checkouts"
+
+
 def options_of(
     arguments: dict[str, Any],
-    cache: Path | None,
-    keys: Mapping[str, Secret],
+    environ: Mapping[str, str],
     comment_id: str = "default",
     why_not: str = "",
 ) -> Options:
-    """Turn what the command line was given into the options of a gate."""
+    """Turn what the command line was given, and the environment, into the options of a gate."""
+    from skillgate.gate.agents import KEY_NAMES
     from skillgate.gate.pipeline import Options
+    from skillgate.values import Secret
 
+    keys = {kind: environ.get(name, "").strip() for kind, name in KEY_NAMES.items()}
     run = {key: arguments[key] for key in _RUN_KEYS if arguments.get(key) is not None}
     if arguments.get("model"):
         run["models"] = (arguments["model"],)
@@ -83,6 +97,6 @@ def options_of(
         allow_unsafe_local=arguments.get("allow_unsafe_local", False),
         comment_id=comment_id,
         python_bin=Path(sys.executable).parent,
-        cache=cache,
-        keys=keys,
+        cache=cache_folder(environ),
+        keys={kind: Secret(key) for kind, key in keys.items() if key},
     )

@@ -15,10 +15,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from skillgate import cli, linting
+from skillgate import linting
 from skillgate.lint import cache as lint_cache
 from skillgate.lint.cache import Cache
 from skillgate.linting import Linted, Request, lint_paths, render
+from skillgate.run_options import cache_folder
 from skillgate.shipped import shipped
 
 GOOD = "---\nname: {0}\ndescription: Adds two numbers. Use when a sum is asked for.\n---\n\nAdd them.\n"
@@ -197,9 +198,9 @@ def test_a_user_without_a_home_has_no_cache(monkeypatch: pytest.MonkeyPatch) -> 
 
     monkeypatch.setattr(pwd, "getpwuid", unknown)
     monkeypatch.delenv("HOME")
-    assert cli._cache_folder() == Path(os.environ["XDG_CACHE_HOME"], "skillgate")
+    assert cache_folder(os.environ) == Path(os.environ["XDG_CACHE_HOME"], "skillgate")
     monkeypatch.delenv("XDG_CACHE_HOME")
-    assert cli._cache_folder() is None
+    assert cache_folder(os.environ) is None
 
 
 def test_several_processes_at_once_agree(root: Path, tmp_path: Path) -> None:

@@ -49,9 +49,7 @@ from skillgate.stats.verdict import worst
 from skillgate.values import Secret, usd
 
 RUN_IS_NEW = "`{path}` is new in this range: what it runs with a model counts from the next change on"
-BASE_IS_A_GUESS = (
-    "no base was named and this repository has no main branch: nothing runs with a model without --base"
-)
+BASE_IS_A_GUESS = "no main branch differs from the head: name a base with --base to run anything with a model"
 LINT_IS_NEW = "Its `lint` and `skills` settings count from the next change on."
 MISSPELT = "`{path}` was not looked at: a skill is a file called exactly `SKILL.md`."
 NOTHING = "no skill changed in this range: nothing to do"

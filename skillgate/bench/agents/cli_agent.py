@@ -6,24 +6,23 @@ meter's, and what went wrong is decided from what the meter, the sandbox and the
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
 from typing import NamedTuple
 
 from msgspec.structs import replace
 
 from skillgate.bench.agents.agent import AgentJob, AgentResult
+from skillgate.bench.agents.metered import result_of, served, tokens_left
 from skillgate.bench.agents.program import Launch, Program, Reading, Setting
 from skillgate.bench.agents.trace import Trace, lines_of
 from skillgate.bench.failure import Failure, ruling
 from skillgate.bench.meter.account import Account
 from skillgate.bench.meter.limits import Limits
 from skillgate.bench.meter.proxy import Meter
-from skillgate.bench.sandbox import CommandResult, Door, Limit, SandboxFailure, Session, failure_of
+from skillgate.bench.sandbox import CommandResult, Limit, SandboxFailure, failure_of
 from skillgate.config import RunConfig
 from skillgate.core import Outcome
-from skillgate.values import usd
 
 _OF_LIMIT = {
     Limit.CLOCK: Failure.AGENT_CLOCK,
@@ -125,27 +124,6 @@ class CliAgent:
             return session.run(command, job.task.limits.timeout_s, launch.env, kept.add)
 
 
-def tokens_left(cap: int | None, job: AgentJob) -> int | None:
-    """Return what earlier tasks and attempts of the cell left of its tokens."""
-    return None if cap is None else max(0, cap - job.used.tokens)
-
-
-@contextmanager
-def served(session: Session, meter: Meter, account: Account) -> Iterator[str]:
-    """Serve an account on the loopback of a session; its calls are all booked afterwards."""
-    doors: list[Door] = []
-
-    def serve(listener: object) -> Door:
-        doors.append(meter.serve(listener, account))  # type: ignore[arg-type]
-        return doors[-1]
-
-    try:
-        yield f"http://127.0.0.1:{session.listen(serve)}"
-    finally:
-        for door in doors:
-            door.close()
-
-
 def write_files(home: Path, launch: Launch) -> None:
     """Write the files of a home. Raises: OSError."""
     home.mkdir(exist_ok=True)
@@ -182,16 +160,6 @@ def why_ended(
         return Failure.API_REFUSED
     said = reading.failure or Failure.AGENT_CRASH
     return Failure.AGENT_CRASH if ruling(said).outcome is Outcome.INVALID else said
-
-
-def result_of(account: Account, failure: Failure | None, detail: str = "") -> AgentResult:
-    """Return what an account says of a run, its money never above the limit."""
-    usage = account.usage
-    if usage.usd_micros > account.limits.usd_micros:
-        detail = f"${usd(account.overrun_usd_micros):.6f} more than could be asked for; {detail}"
-        usage = replace(usage, usd_micros=account.limits.usd_micros)
-    models = tuple(resolved for _, resolved in account.models)
-    return AgentResult(usage=usage, failure=failure, detail=detail, models=models)
 
 
 def _detail(failure: Failure | None, account: Account, reading: Reading) -> str:

@@ -35,6 +35,18 @@ class Limited(NamedTuple):
     clock: Callable[[], float] = time.monotonic
 
 
+class _Part(NamedTuple):
+    """A share, how what a run used of it is read, and the sentence for when there is not enough.
+
+    `is_strict`: no run can use more than its part, so more is an error of ours.
+    """
+
+    share: Share
+    why_not: str
+    of: Callable[[Usage], int]
+    is_strict: bool = False
+
+
 class Purse:
     """The money of an evaluation and the limits of its gate; safe for threads.
 
@@ -43,13 +55,12 @@ class Purse:
 
     def __init__(self, ledger: Ledger, each_usd_micros: int, limited: Limited) -> None:
         self._limited = limited
-        self._parts: list[tuple[Share, str, Callable[[Usage], int]]] = [
-            (Share(ledger, each_usd_micros), NO_MONEY, lambda usage: usage.usd_micros)
-        ]
+        money = Share(ledger, each_usd_micros)
+        self._parts = [_Part(money, NO_MONEY, lambda usage: usage.usd_micros, is_strict=True)]
         if limited.tokens is not None:
-            self._parts.append((limited.tokens, NO_TOKENS, lambda usage: usage.tokens))
+            self._parts.append(_Part(limited.tokens, NO_TOKENS, lambda usage: usage.tokens))
         if limited.requests is not None:
-            self._parts.append((limited.requests, NO_REQUESTS, lambda usage: usage.requests))
+            self._parts.append(_Part(limited.requests, NO_REQUESTS, lambda usage: usage.requests))
         self.why_not = NO_MONEY
 
     def reserve(self) -> bool:
@@ -57,21 +68,21 @@ class Purse:
         if self._limited.ends is not None and self._limited.clock() >= self._limited.ends:
             self.why_not = NO_TIME
             return False
-        for number, (share, why_not, _) in enumerate(self._parts):
-            if not share.ledger.reserve(share.each):
-                self.why_not = why_not
-                for held, _, _ in self._parts[:number]:
-                    held.ledger.settle(held.each, 0)
+        for number, part in enumerate(self._parts):
+            if not part.share.ledger.reserve(part.share.each):
+                self.why_not = part.why_not
+                for held in self._parts[:number]:
+                    held.share.ledger.settle(held.share.each, 0)
                 return False
         return True
 
     def settle(self, usage: Usage) -> None:
         """Book what a run has used. Raises: ValueError when it cost more than was held."""
-        for share, why_not, of in self._parts:
-            used = of(usage)
-            share.ledger.settle(share.each, used if why_not is NO_MONEY else min(used, share.each))
+        for part in self._parts:
+            used, each = part.of(usage), part.share.each
+            part.share.ledger.settle(each, used if part.is_strict else min(used, each))
 
     def lose(self) -> None:
         """Keep all that was held: nobody knows what the run has used."""
-        for share, _, _ in self._parts:
-            share.ledger.lose(share.each)
+        for part in self._parts:
+            part.share.ledger.lose(part.share.each)

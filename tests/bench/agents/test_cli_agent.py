@@ -16,7 +16,8 @@ import docker
 import msgspec
 import pytest
 
-from skillgate.bench.agents.cli_agent import result_of, served, write_files
+from skillgate.bench.agents.cli_agent import write_files
+from skillgate.bench.agents.metered import result_of, served
 from skillgate.bench.agents.program import Launch, Reading
 from skillgate.bench.docker import docker_sandbox
 from skillgate.bench.failure import Failure

@@ -24,7 +24,7 @@ def test_each_limit_says_what_was_short() -> None:
         (purse(ends=7.0), NO_TIME),
     ):
         assert (short.reserve(), short.why_not) == (False, why_not)
-        assert all(share.ledger.held_usd_micros == 0 for share, _, _ in short._parts)
+        assert all(share.ledger.held_usd_micros == 0 for share in (part.share for part in short._parts))
     assert purse(ends=7.1).reserve()
 
 
@@ -61,6 +61,6 @@ def test_whatever_threads_do_no_cap_is_exceeded(seed: int) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    for share, _, _ in one._parts:
-        ledger = share.ledger
+    for part in one._parts:
+        ledger = part.share.ledger
         assert 0 <= ledger.spent_usd_micros + ledger.held_usd_micros <= ledger.cap_usd_micros

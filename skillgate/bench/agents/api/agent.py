@@ -21,7 +21,7 @@ from skillgate.bench.agents.api.sdk import SdkWire
 from skillgate.bench.agents.api.text import SYSTEM, TextTalk
 from skillgate.bench.agents.api.tools import TOOLS, ToolLoop, system_prompt
 from skillgate.bench.agents.api.trace import Trace, traced
-from skillgate.bench.agents.cli_agent import result_of, tokens_left
+from skillgate.bench.agents.metered import result_of, tokens_left
 from skillgate.bench.failure import Failure
 from skillgate.bench.meter.account import Account
 from skillgate.bench.meter.limits import Limits
