@@ -28,7 +28,7 @@ from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, A
 from skillgate.bench.docker import docker_sandbox
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
-from skillgate.bench.plan import make_plan
+from skillgate.bench.plan import Wanted, make_plan
 from skillgate.bench.runner import Bench, Evaluation, Quiet, execute
 from skillgate.bench.sandbox import Sandbox, local_sandbox
 from skillgate.bench.suite import Suite, load_suite
@@ -118,14 +118,16 @@ class Stand(NamedTuple):
         """Execute the one task `count` times, as a gate does."""
         task, agent, done = self.suite.tasks[0], OneCommand(), Series(yardstick)
         plan = make_plan(
-            [task.id],
-            ["none"],
-            repeats=count,
-            seed=1,
-            agent=agent.name,
-            model="none",
-            cap_usd_micros=USD * count,
-            per_run_usd_micros=USD,
+            Wanted(
+                [task.id],
+                ["none"],
+                repeats=count,
+                seed=1,
+                agent=agent.name,
+                model="none",
+                cap_usd_micros=2 * USD * count,
+                per_run_usd_micros=USD,
+            )
         )
         tasks = {task.id: (self.suite, (task,))}
         evaluation = Evaluation("e", "benchmark", plan, tasks, {"none": None}, agent, self.sandbox)

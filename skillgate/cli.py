@@ -18,7 +18,8 @@ import click
 
 from skillgate import __version__
 from skillgate.errors import ExitCode, SkillgateError, UsageError
-from skillgate.run_options import cache_folder, checkouts, options_of, run_options, skill_options
+from skillgate.output import show as _print
+from skillgate.run_options import cache_folder, checkouts, from_here, options_of, run_options, skill_options
 
 if TYPE_CHECKING:
     from skillgate.bench.check import TaskCheck
@@ -43,7 +44,7 @@ def _terminate(*_: object) -> NoReturn:
 def main(arguments: list[str]) -> int:
     """Run one command; return its exit code: the one error boundary."""
     try:
-        result = cli.main(arguments, prog_name="skillgate", standalone_mode=False)
+        result = cli.main(arguments, prog_name="skillgate", standalone_mode=False, obj=os.environ)
         return int(result or 0)
     except click.exceptions.Exit as done:
         return done.exit_code
@@ -57,15 +58,6 @@ def main(arguments: list[str]) -> int:
         return problem.exit_code
     except Exception:  # noqa: BLE001 - the boundary: whatever is left is a bug of ours
         return _report_bug()
-
-
-def _print(text: str) -> None:
-    """Write a result to stdout; a reader that has seen enough changes no exit code."""
-    try:
-        click.echo(text, nl=False)
-        sys.stdout.flush()
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _tell(problem: SkillgateError) -> None:
@@ -338,11 +330,7 @@ def _from_here(skill: Path, against: str, arguments: dict[str, Any]) -> tuple[Pa
     from skillgate.config import find_root
 
     here = Path.cwd()
-    for name in ("script", "config"):
-        if arguments.get(name) and (here / arguments[name]).exists():
-            arguments[name] = str(here / arguments[name])
-    suites = arguments["suites"]
-    arguments["suites"] = tuple(str(here / name) if (here / name).exists() else name for name in suites)
+    from_here(arguments)
     against_folder = against != "none" and (here / against).is_dir()
     return here / skill, str(here / against) if against_folder else against, find_root(here)
 

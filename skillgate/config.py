@@ -89,7 +89,10 @@ class ProviderConfig(Struct, kw_only=True, rename="kebab"):
 
 
 class RunConfig(Struct, kw_only=True, rename="kebab"):
-    """The `run` block; without an agent nothing is run. `script` is what the scripted agent plays."""
+    """The `run` block; without an agent nothing is run. `script` is what the scripted agent plays.
+
+    `stop_early`: end when the verdict is known; runs of a baseline are reused for `cache_days`.
+    """
 
     agent: str | None = None
     models: tuple[str, ...] = ()
@@ -110,9 +113,11 @@ class RunConfig(Struct, kw_only=True, rename="kebab"):
     script: str | None = None
     workers: Count = 2
     seed: Annotated[int, msgspec.Meta(ge=0)] = 0
+    stop_early: bool = True
+    cache_days: Annotated[float, msgspec.Meta(ge=0)] = 14.0
 
     def __post_init__(self) -> None:
-        if not all(map(math.isfinite, (self.budget_usd, self.per_run_usd, self.timeout_s))):
+        if not all(map(math.isfinite, (self.budget_usd, self.per_run_usd, self.timeout_s, self.cache_days))):
             raise ValueError("amounts and times are finite numbers")
         if self.budget_tokens is not None and self.per_run_tokens is None:
             raise ValueError("`budget-tokens` wants `per-run-tokens`, which a run reserves of it")

@@ -22,15 +22,20 @@ class ConsoleProgress:
 
     def __init__(self, stream: TextIO) -> None:
         self._console = Console(file=stream, highlight=False)
+        self._label = ""
         self._total, self._done, self._known, self._invalid = 0, 0, 0, 0
         self._started, self._open = 0.0, 0
+        self._is_live = False  # the last line is one that the next overwrites
 
     def start(self, label: str, total: int, done: int) -> None:
-        """Begin the line of one skill."""
-        self._total, self._done, self._known, self._invalid = total, done, done, 0
+        """Begin the line of one skill, or go on with it in another wave."""
+        goes_on = label == self._label and done >= self._done > 0
+        self._label, self._total, self._done, self._known = label, total, done, done
         self._started = time.monotonic()
-        resumed = f", {done} finished earlier" if done else ""
-        self.note(f"{label}: {total} runs{resumed}")
+        if not goes_on:
+            self._invalid = 0
+            resumed = f", {done} finished earlier" if done else ""
+            self.note(f"{label}: {total} runs{resumed}")
 
     def finish_run(self, run: Run, ledger: Ledger) -> None:
         """Move the line on."""
@@ -49,11 +54,13 @@ class ConsoleProgress:
             self._say(self._line(ledger), end="\r")
 
     def note(self, message: str) -> None:
-        """Print a line."""
-        self._say(clean(message, 1000))  # names of skills and paths are anybody's text
+        """Print a line, below the live one."""
+        start = "\n" if self._is_live else ""
+        self._say(start + clean(message, 1000))  # names of skills and paths are anybody's text
 
     def _say(self, message: str, end: str = "\n") -> None:
         self._console.print(escape(message), end=end, soft_wrap=True)
+        self._is_live = end == "\r"
 
     def _line(self, ledger: Ledger) -> str:
         elapsed = time.monotonic() - self._started

@@ -8,12 +8,30 @@ are relative to the repository root with forward slashes. No I/O, no other layer
 from __future__ import annotations
 
 import hashlib
-import math
+from collections import Counter
+from collections.abc import Iterable
 from enum import StrEnum
-from typing import Annotated, NamedTuple
+from typing import Annotated
 
 import msgspec
 
+# isort: off
+from skillgate.comparison import (  # a part of this module
+    ArmPair as ArmPair,
+    Calibration as Calibration,
+    Comparison as Comparison,
+    FlakyTask as FlakyTask,
+    Interval as Interval,
+    Label as Label,
+    Look as Look,
+    Metric as Metric,
+    Rate as Rate,
+    SignFlip as SignFlip,
+    Stop as Stop,
+    TaskDelta as TaskDelta,
+)
+
+# isort: on
 from skillgate.values import FailOn, InputPrice, Location, Ranked, Ratio, Severity, Struct, TokenWeight, Usage
 
 SCHEMA_VERSION = 1
@@ -103,7 +121,11 @@ class Inject(StrEnum):
 
 
 class Plan(Struct, kw_only=True):
-    """The cells in the order they start, arms interleaved; same config and seed, same plan."""
+    """The cells in the order they start, arms interleaved; same config and seed, same plan.
+
+    A task may have fewer repeats than another, which is cheaper. `reused` are cells that earlier runs are
+    expected to fill; `task_usd_micros` is what a run of a task should cost, where that is known.
+    """
 
     cells: tuple[Cell, ...]
     seed: int
@@ -114,6 +136,8 @@ class Plan(Struct, kw_only=True):
     expected_run_usd_micros: int
     expected_from: str
     inject: Inject = Inject.SKILL
+    reused: tuple[Cell, ...] = ()
+    task_usd_micros: dict[str, int] = {}
 
     @property
     def arms(self) -> tuple[str, ...]:
@@ -127,18 +151,28 @@ class Plan(Struct, kw_only=True):
 
     @property
     def repeats(self) -> int:
-        """Return the planned repeats per task and arm."""
-        return max((cell.repeat for cell in self.cells), default=-1) + 1
+        """Return the planned repeats of the head, of a task that has most."""
+        return max((cell.repeat for cell in self.cells if cell.arm == HEAD_ARM), default=-1) + 1
+
+    @property
+    def task_repeats(self) -> dict[str, int]:
+        """Return the planned repeats of the head by task."""
+        return dict(sorted(Counter(cell.task for cell in self.cells if cell.arm == HEAD_ARM).items()))
 
     @property
     def worst_case_usd_micros(self) -> int:
-        """Return what this plan can cost at most: every run at its own limit, or the cap."""
-        return min(self.cap_usd_micros, len(self.cells) * self.per_run_usd_micros)
+        """Return what this plan can cost at most: every new run at its own limit, or the cap."""
+        new = len(self.cells) - len(self.reused)
+        return min(self.cap_usd_micros, new * self.per_run_usd_micros)
 
     @property
     def expected_usd_micros(self) -> int:
         """Return what this plan is expected to cost."""
-        return len(self.cells) * self.expected_run_usd_micros
+        return self.cost_of(set(self.cells) - set(self.reused))
+
+    def cost_of(self, cells: Iterable[Cell]) -> int:
+        """Return what new runs of some cells should cost."""
+        return sum(self.task_usd_micros.get(cell.task, self.expected_run_usd_micros) for cell in cells)
 
     @property
     def is_scripted(self) -> bool:
@@ -187,8 +221,9 @@ class Step(Struct, kw_only=True):
 class Run(Struct, kw_only=True):
     """An executed cell.
 
-    `steps` are those that were reached, if there can be more than one; `models` answered; by the agent's own
-    books it cost `reported_usd_micros`; `trace_path` has what it said, as seen from the report.
+    `steps` are those of `planned_steps` that were reached, if there can be more than one; `models` answered;
+    by the agent's own books it cost `reported_usd_micros`; `trace_path`, as seen from the report, has what it
+    said.
     """
 
     cell: Cell
@@ -201,6 +236,7 @@ class Run(Struct, kw_only=True):
     changed_files: tuple[str, ...] = ()
     trace_path: str | None = None
     steps: tuple[Step, ...] = ()
+    planned_steps: int = 0
     models: tuple[str, ...] = ()
     reported_usd_micros: int | None = None
 
@@ -212,117 +248,7 @@ class Run(Struct, kw_only=True):
         return sum(grade.passed for grade in self.grades) / len(self.grades)
 
 
-# --- statistics -------------------------------------------------------------------
-
-
-class Interval(Struct, kw_only=True):
-    """A confidence interval; never of zero width."""
-
-    low: float
-    high: float
-    level: float
-    method: str
-
-    def __post_init__(self) -> None:
-        if not (math.isfinite(self.low) and math.isfinite(self.high) and self.low < self.high):
-            raise ValueError(f"not an interval: [{self.low}, {self.high}]")
-
-
-class Metric(StrEnum):
-    """What a comparison compares."""
-
-    PASS_RATIO = "pass_ratio"
-    COST_RATIO = "cost_ratio"
-    TOKENS = "tokens"
-    TURNS = "turns"
-    WALL_S = "wall_s"
-
-
-class ArmPair(NamedTuple):
-    """Which two arms a number compares, in this order."""
-
-    base: str
-    head: str
-
-
-class SignFlip(Struct, kw_only=True):
-    """The exact two-sided sign-flip test; `nonzero` deltas bound its least p at 2 / 2**nonzero."""
-
-    p: float
-    nonzero: int
-
-    @property
-    def can_reach_05(self) -> bool:
-        """Say whether p <= .05 was possible at all (needs six non-zero deltas)."""
-        return self.nonzero >= 6
-
-
-class TaskDelta(Struct, kw_only=True):
-    """One task in both arms. `base_values` and `head_values` hold one number per repeat."""
-
-    task: str
-    base_values: tuple[float, ...]
-    head_values: tuple[float, ...]
-
-    @property
-    def base(self) -> float:
-        """Return the mean over the repeats of the base arm."""
-        return sum(self.base_values) / len(self.base_values)
-
-    @property
-    def head(self) -> float:
-        """Return the mean over the repeats of the head arm."""
-        return sum(self.head_values) / len(self.head_values)
-
-    @property
-    def delta(self) -> float:
-        """Return head minus base."""
-        return self.head - self.base
-
-    @property
-    def collapsed(self) -> bool:
-        """Say whether every head run lies below every base run by a mean drop >= .5, at r >= 3."""
-        enough = min(len(self.base_values), len(self.head_values)) >= 3
-        return enough and max(self.head_values) < min(self.base_values) and self.delta <= -0.5
-
-
-class Comparison(Struct, kw_only=True):
-    """One metric in two arms, paired by task.
-
-    For `cost_ratio`, `base` and `head` are mean dollars per run and `delta` is the geometric
-    ratio head/base (1 means equal); for every other metric `delta` is head minus base.
-    `interval` judges this suite; `generalised` judges tasks like these and is wider.
-    """
-
-    metric: Metric
-    arms: ArmPair
-    tasks: int
-    repeats: int
-    n_pairs: int
-    n_dropped: int
-    base: float
-    head: float
-    delta: float
-    interval: Interval | None = None
-    generalised: Interval | None = None
-    sign_flip: SignFlip | None = None
-    by_task: tuple[TaskDelta, ...] = ()
-
-    @property
-    def total_ratio(self) -> float | None:
-        """Return the ratio of totals head/base, None when the base is zero."""
-        return self.head / self.base if self.base else None
-
-    @property
-    def gain(self) -> float | None:
-        """Return Hake's normalised gain of a pass ratio, None when the base is perfect."""
-        return (self.head - self.base) / (1 - self.base) if self.base < 1 else None
-
-    @property
-    def dropped_share(self) -> float:
-        """Return the share of planned pairs that have no score, in [0, 1]."""
-        planned = self.n_pairs + self.n_dropped
-        return self.n_dropped / planned if planned else 0.0
+# --- policy and verdict -------------------------------------------------------------
 
 
 class OnInconclusive(StrEnum):
@@ -387,7 +313,11 @@ class SkillChange(Struct, kw_only=True):
 
 
 class Spend(Struct, kw_only=True):
-    """Money: spent for certain, held for calls whose cost nobody knows, and the cap."""
+    """Money: spent for certain, held for calls whose cost nobody knows, and the cap.
+
+    Reused runs are of earlier gates, or of another skill of this one; saved ones were not needed any more
+    when the verdict was known, and would have cost about `saved_usd_micros`.
+    """
 
     spent_usd_micros: int = 0
     held_usd_micros: int = 0
@@ -396,10 +326,16 @@ class Spend(Struct, kw_only=True):
     invalid_runs: int = 0
     skipped_runs: int = 0
     reused_runs: int = 0
+    saved_runs: int = 0
+    saved_usd_micros: int = 0
 
 
 class Report(Struct, kw_only=True):
-    """Everything about one skill; every renderer works from this alone."""
+    """Everything about one skill; every renderer works from this alone.
+
+    `adjusted_p` is the p value of a drop, by Holm's method among the `skills_compared` of the gate, None
+    where the skill is alone.
+    """
 
     schema: int = SCHEMA_VERSION
     skill: str
@@ -412,6 +348,10 @@ class Report(Struct, kw_only=True):
     runs: tuple[Run, ...] = ()
     comparisons: tuple[Comparison, ...] = ()
     judged: ArmPair | None = None
+    looks: tuple[Look, ...] = ()
+    skills_compared: int = 1
+    adjusted_p: float | None = None
+    calibration: Calibration | None = None
     verdict: Verdict
     spend: Spend = Spend()
     versions: dict[str, str] = {}

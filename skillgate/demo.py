@@ -45,7 +45,7 @@ run:
   agent: scripted
   script: script.yml
   sandbox: local
-  repeats: 3
+  repeats: 5
   budget-usd: {budget}
   per-run-usd: 0.50
 """

@@ -42,6 +42,7 @@ def run_options(command: Command) -> Command:
         click.option("--seed", type=int, help="The seed of the plan, the bootstrap and the scripted agent."),
         click.option("--workers", type=int, help="Runs at the same time."),
         click.option("--allow-unsafe-local", is_flag=True, help="Let a model run commands on this machine."),
+        click.option("--no-cache", is_flag=True, help="Reuse no runs of earlier gates."),
         click.option(
             "--resume", is_flag=True, help="Continue an interrupted gate; nothing finished runs again."
         ),
@@ -55,6 +56,16 @@ def run_options(command: Command) -> Command:
 
 
 _RUN_KEYS = ("agent", "script", "budget_usd", "repeats", "sandbox", "image", "seed", "workers")
+
+
+def from_here(arguments: dict[str, Any]) -> None:
+    """Spell files and suites that lie in the current folder so that they hold from the root."""
+    here = Path.cwd()
+    for name in ("script", "config"):
+        if arguments.get(name) and (here / arguments[name]).exists():
+            arguments[name] = str(here / arguments[name])
+    suites = arguments["suites"]
+    arguments["suites"] = tuple(str(here / name) if (here / name).exists() else name for name in suites)
 
 
 def cache_folder(environ: Mapping[str, str]) -> Path | None:
@@ -87,6 +98,8 @@ def options_of(
     run = {key: arguments[key] for key in _RUN_KEYS if arguments.get(key) is not None}
     if arguments.get("model"):
         run["models"] = (arguments["model"],)
+    if arguments.get("no_cache"):
+        run["cache_days"] = 0
     return Options(
         out=arguments["out"],
         config=arguments.get("config"),
@@ -98,5 +111,6 @@ def options_of(
         comment_id=comment_id,
         python_bin=Path(sys.executable).parent,
         cache=cache_folder(environ),
+        journal_key=Secret(environ.get("SKILLGATE_JOURNAL_KEY", "")),
         keys={kind: Secret(key) for kind, key in keys.items() if key},
     )

@@ -42,6 +42,36 @@ def test_a_terminal_shows_what_runs_in_flight_have_cost() -> None:
         assert shown is terminal
 
 
+def test_waves_go_on_with_the_line_of_their_skill() -> None:
+    stream, ledger = io.StringIO(), Ledger(2_000_000)
+    progress = ConsoleProgress(stream)
+    progress.start("skills/x", 4, 1)
+    progress.finish_run(run(Outcome.INVALID, 1), ledger)
+    progress.start("skills/x", 4, 3)  # one of the second wave is known
+    progress.finish_run(run(Outcome.PASSED, 3), ledger)
+    progress.start("skills/y", 2, 0)
+    progress.finish_run(run(Outcome.PASSED, 0), ledger)
+    lines = [line.partition(", $")[0] for line in stream.getvalue().splitlines()]
+    assert lines == [
+        "skills/x: 4 runs, 1 finished earlier",
+        "  2/4 runs, 1 invalid",
+        "  4/4 runs, 1 invalid",
+        "skills/y: 2 runs",
+        "  1/2 runs",
+    ]
+
+
+def test_on_a_terminal_a_note_does_not_write_over_the_live_line() -> None:
+    stream = io.StringIO()
+    stream.isatty = lambda: True  # type: ignore[method-assign]
+    progress = ConsoleProgress(stream)
+    progress.start("skills/x", 4, 0)
+    progress.finish_run(run(Outcome.PASSED, 0), Ledger(2_000_000))
+    progress.note("decided")
+    progress.note("next")
+    assert stream.getvalue().endswith("s left  \r\ndecided\nnext\n")
+
+
 def test_the_doctor_looks_at_everything(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("DOCKER_HOST", "unix:///nowhere/docker.sock")
     monkeypatch.setenv("PATH", "/nowhere")

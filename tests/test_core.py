@@ -3,19 +3,26 @@ from __future__ import annotations
 import math
 
 import pytest
+from msgspec.structs import replace
 
 from skillgate.core import (
+    ArmPair,
     Cell,
+    Comparison,
     Decision,
     Finding,
     Grade,
     GradeKind,
     Interval,
+    Label,
+    Metric,
     OnInconclusive,
     Outcome,
     Plan,
     Policy,
+    Rate,
     Run,
+    SignFlip,
     TaskDelta,
     Verdict,
 )
@@ -104,14 +111,88 @@ def test_which_verdicts_pass() -> None:
 
 def test_a_plan_costs_at_most_its_cap() -> None:
     plan = Plan(
-        cells=(CELL, Cell(task="s/t", arm="base", repeat=1)),
+        cells=(CELL, Cell(task="s/t", arm="base", repeat=1), Cell(task="s/t", arm="head", repeat=1)),
         seed=1,
         agent="scripted",
         model="m",
-        cap_usd_micros=150,
+        cap_usd_micros=250,
         per_run_usd_micros=100,
         expected_run_usd_micros=10,
         expected_from="assumed",
     )
     assert (plan.arms, plan.tasks, plan.repeats) == (("head", "base"), ("s/t",), 2)
-    assert (plan.worst_case_usd_micros, plan.expected_usd_micros, plan.is_scripted) == (150, 20, True)
+    assert (plan.worst_case_usd_micros, plan.expected_usd_micros, plan.is_scripted) == (250, 30, True)
+    assert replace(plan, cap_usd_micros=400).worst_case_usd_micros == 300
+
+
+def test_a_plan_counts_the_repeats_of_the_head_and_pays_new_runs_only() -> None:
+    def cell(task: str, arm: str, repeat: int) -> Cell:
+        return Cell(task=task, arm=arm, repeat=repeat)
+
+    known = tuple(cell("s/dear", "base", repeat) for repeat in range(1, 4))
+    fresh = (cell("s/dear", "base", 0), cell("s/dear", "head", 0))
+    cheap = tuple(cell("s/cheap", arm, repeat) for repeat in range(2) for arm in ("base", "head"))
+    plan = Plan(
+        cells=(*fresh, *cheap, *known),
+        seed=1,
+        agent="api",
+        model="m",
+        cap_usd_micros=10_000,
+        per_run_usd_micros=100,
+        expected_run_usd_micros=10,
+        expected_from="assumed",
+        reused=known,
+        task_usd_micros={"s/dear": 50},
+    )
+    assert (plan.repeats, plan.task_repeats) == (2, {"s/cheap": 2, "s/dear": 1})
+    assert (plan.worst_case_usd_micros, plan.expected_usd_micros) == (6 * 100, 2 * 50 + 4 * 10)
+    assert plan.cost_of(known) == 3 * 50
+    empty = replace(plan, cells=(), reused=())
+    assert (empty.repeats, empty.task_repeats, empty.expected_usd_micros) == (0, {}, 0)
+
+
+@pytest.mark.parametrize(
+    ("base", "head", "fell", "collapsed"),
+    [
+        ((1.0, 1.0), (0.0, 0.5), True, False),
+        ((1.0,), (0.0,), True, False),
+        ((1.0,) * 10, (0.5, 0.25), True, False),
+        ((1.0,) * 10, (0.5, 0.25, 0.5), True, True),
+        ((1.0, 1.0, 0.5), (0.5, 0.0, 0.0), False, False),
+    ],
+)
+def test_a_task_falls_by_half_before_it_is_known_to_collapse(
+    base: tuple[float, ...], head: tuple[float, ...], fell: bool, collapsed: bool
+) -> None:
+    found = TaskDelta(task="t", base_values=base, head_values=head)
+    assert (found.fell_by_half, found.collapsed) == (fell, collapsed)
+
+
+@pytest.mark.parametrize(
+    ("p", "delta", "label"),
+    [
+        (0.05, 0.1, Label.GOLDEN),
+        (0.05, -0.1, Label.HARMFUL),
+        (0.0501, 0.9, Label.INEFFECTIVE),
+        (0.0501, -0.9, Label.INEFFECTIVE),
+        (None, 0.9, None),
+    ],
+)
+def test_labels_of_the_benchmark(p: float | None, delta: float, label: Label | None) -> None:
+    found = Comparison(
+        metric=Metric.PASS_RATIO,
+        arms=ArmPair("base", "head"),
+        tasks=8,
+        repeats=1,
+        n_pairs=8,
+        n_dropped=0,
+        base=0.5,
+        head=0.5 + delta,
+        delta=delta,
+        sign_flip=None if p is None else SignFlip(p=p, nonzero=8),
+    )
+    assert found.label is label
+
+
+def test_a_rate_of_nothing_is_zero() -> None:
+    assert [Rate(events=e, trials=t, low=0, high=1).share for e, t in ((3, 4), (0, 0))] == [0.75, 0.0]

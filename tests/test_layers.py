@@ -12,7 +12,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "skillgate"
 LEVELS = (
-    {"values", "core", "errors", "document"},
+    {"values", "comparison", "core", "errors", "document"},
     {"config", "skill", "tokens", "model_tokens", "weights", "prices", "git", "shipped"},
     {"lint", "bench", "stats", "report"},
     {"gate", "github"},
@@ -24,6 +24,7 @@ LEVELS = (
         "demo",
         "doctor",
         "linting",
+        "output",
         "run_options",
         "suites",
         "weighing",

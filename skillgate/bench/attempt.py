@@ -10,6 +10,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import NamedTuple
 
 import msgspec
@@ -35,7 +36,9 @@ class Evaluation(NamedTuple):
     """One skill's paired run: its key in the journal, the plan, and what the cells need.
 
     `units` maps the task of a cell to its suite and the tasks to do, more than one in a chain. `traces` is
-    the folder for what agents say, below that of the report.
+    the folder for what agents say, below that of the report. `contents` maps task and arm to a digest of all
+    that decides their cells: runs of one content are exchangeable, and may be reused by later gates; `suites`
+    are the digests of the suites by name.
     """
 
     key: str
@@ -46,6 +49,8 @@ class Evaluation(NamedTuple):
     agent: Agent
     sandbox: Sandbox
     traces: Path | None = None
+    contents: Mapping[tuple[str, str], str] = MappingProxyType({})
+    suites: Mapping[str, str] = MappingProxyType({})
 
 
 class Ended(NamedTuple):
@@ -139,6 +144,7 @@ class _Attempt:
             skill_used=self._skill_used,
             changed_files=tuple(map(shown, self._changed)),
             steps=self._steps(done),
+            planned_steps=len(self._tasks) if self._has_steps else 0,
             models=self._models,
             reported_usd_micros=self._reported,
             trace_path=self._trace_path(),
@@ -237,8 +243,12 @@ class _Attempt:
             for one in grades
         )
 
+    @property
+    def _has_steps(self) -> bool:
+        return self._suite.chain or self._suite.attempts > 1
+
     def _steps(self, done: Sequence[_Done]) -> tuple[Step, ...]:
-        if not self._suite.chain and self._suite.attempts == 1:
+        if not self._has_steps:
             return ()
         pairs = zip(self._tasks, done, strict=False)
         return tuple(Step(task=task.id, passed_at=one.passed_at) for task, one in pairs)

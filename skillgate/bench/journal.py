@@ -2,7 +2,8 @@
 
 An attempt is written before it starts, with the money it holds, and again when it has ended.
 What is complete is never run again; what was cut keeps its hold, since nobody knows what
-it cost. A file lock keeps a second process out while a gate is running.
+it cost. A file lock keeps a second process out while a gate is running. What has ended is
+sealed, so that a damaged, edited or foreign row is told from one that was written here.
 """
 
 from __future__ import annotations
@@ -10,20 +11,22 @@ from __future__ import annotations
 import fcntl
 import sqlite3
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, NamedTuple
 
 import msgspec
 
+from skillgate.bench.entry import OF_BASELINES, ROW, Entry, read_entries, read_run, seal_of
 from skillgate.core import Cell, Run
 from skillgate.errors import PrerequisiteError, UsageError, writing
 from skillgate.values import Usage
 
 FILE_NAME = "journal.sqlite"
-_SCHEMA_VERSION = 2
+_SCHEMA_VERSION = 3
 _SCHEMA = """
 CREATE TABLE gates (
   id INTEGER PRIMARY KEY, key TEXT NOT NULL, started TEXT NOT NULL DEFAULT CURRENT_TIMESTAMP
@@ -32,10 +35,20 @@ CREATE TABLE attempts (
   id INTEGER PRIMARY KEY, gate INTEGER NOT NULL REFERENCES gates, evaluation TEXT NOT NULL,
   agent TEXT NOT NULL, model TEXT NOT NULL,
   task TEXT NOT NULL, arm TEXT NOT NULL, repeat INTEGER NOT NULL,
-  held_usd_micros INTEGER NOT NULL, used_usd_micros INTEGER, final INTEGER NOT NULL DEFAULT 0, run BLOB
+  held_usd_micros INTEGER NOT NULL, used_usd_micros INTEGER, final INTEGER NOT NULL DEFAULT 0, run BLOB,
+  content TEXT NOT NULL DEFAULT '', suite TEXT NOT NULL DEFAULT '', ended TEXT, seal TEXT
 );
 CREATE UNIQUE INDEX one_final_run ON attempts (gate, evaluation, task, arm, repeat) WHERE final;
+CREATE INDEX by_content ON attempts (content) WHERE final;
 """
+_FROM_2 = """
+ALTER TABLE attempts ADD COLUMN content TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN suite TEXT NOT NULL DEFAULT '';
+ALTER TABLE attempts ADD COLUMN ended TEXT;
+ALTER TABLE attempts ADD COLUMN seal TEXT;
+CREATE INDEX by_content ON attempts (content) WHERE final;
+"""
+_STEPS = {0: _SCHEMA, 2: _FROM_2}  # from a version to the present one
 
 
 class Sums(NamedTuple):
@@ -52,11 +65,19 @@ class Who(NamedTuple):
     model: str
 
 
-class Journal:
-    """One journal file, open for one gate."""
+def utc_now() -> datetime:
+    """Return the present moment."""
+    return datetime.now(UTC)
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+
+class Journal:
+    """One journal file, open for one gate.
+
+    Args: key: seals what ends; with a secret one nobody else can. clock: tells when a run has ended, in UTC.
+    """
+
+    def __init__(self, path: Path, key: bytes = b"", clock: Callable[[], datetime] = utc_now) -> None:
+        self._path, self._key, self._clock = path, key, clock
         self._lock = threading.Lock()
         with writing(path):
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -103,34 +124,73 @@ class Journal:
         return Sums(*self._read(query, (self._gate, evaluation))[0])
 
     def finished(self, evaluation: str) -> dict[Cell, Run]:
-        """Return the final runs of an evaluation of this gate."""
-        query = "SELECT run FROM attempts WHERE gate = ? AND evaluation = ? AND final"
-        rows = self._read(query, (self._gate, evaluation))
-        runs = [msgspec.json.decode(blob, type=Run) for (blob,) in rows]
-        return {run.cell: run for run in runs}
+        """Return the final runs of an evaluation of this gate.
+
+        Raises: UsageError when one of them was tampered with.
+        """
+        rows = self._entries("gate = ? AND evaluation = ?", (self._gate, evaluation))
+        runs = [row.run() if row.is_sealed or (row.seal is None and not self._key) else None for row in rows]
+        if None in runs:
+            raise _damaged(self._path, "a finished run of this gate was edited, or sealed with another key")
+        return {run.cell: run for run in runs if run is not None}
+
+    def earlier(self, content: str) -> list[Entry]:
+        """Return the final attempts of baselines with some content in earlier gates, the latest first."""
+        return self._entries(f"content = ? AND gate < ? AND {OF_BASELINES}", (content, self._gate))
+
+    def beside(self, evaluation: str, content: str, repeat: int) -> list[Entry]:
+        """Return the final attempts at a repeat by other evaluations of this gate, the first one first."""
+        where = "content = ? AND gate = ? AND evaluation != ? AND repeat = ? ORDER BY id"
+        return self._entries(where, (content, self._gate, evaluation, repeat))
 
     def used(self) -> tuple[Usage, int]:
         """Return what the attempts of this gate have used, and how many there are of which nobody knows."""
         rows = self._read("SELECT used_usd_micros, run FROM attempts WHERE gate = ?", (self._gate,))
-        known = [msgspec.json.decode(blob, type=Run).usage for used, blob in rows if used is not None]
-        return sum(known, Usage()), len(rows) - len(known)
+        known = [read_run(blob) for used, blob in rows if used is not None]
+        usages = [run.usage for run in known if run is not None]
+        if len(usages) < len(known):
+            raise _damaged(self._path, "a run of this gate cannot be read")
+        return sum(usages, Usage()), len(rows) - len(known)
 
-    def begin(self, evaluation: str, who: Who, cell: Cell, held_usd_micros: int) -> int:
-        """Write that an attempt starts, before it does; return its id."""
-        values = (self._gate, evaluation, *who, cell.task, cell.arm, cell.repeat, held_usd_micros)
+    def begin(
+        self,
+        evaluation: str,
+        who: Who,
+        cell: Cell,
+        held_usd_micros: int,
+        content: str = "",
+        suite: str = "",
+    ) -> int:
+        """Write that an attempt starts, before it does; return its id.
+
+        Args: content: a digest of all that decides the cell; runs of one content are exchangeable. suite: a
+        digest of its suite.
+        """
+        place = (self._gate, evaluation, *who, cell.task, cell.arm, cell.repeat)
+        values = (*place, held_usd_micros, content, suite)
         with self._writing() as db:
-            columns = "gate, evaluation, agent, model, task, arm, repeat, held_usd_micros"
-            cursor = db.execute(f"INSERT INTO attempts ({columns}) VALUES (?, ?, ?, ?, ?, ?, ?, ?)", values)  # noqa: S608
+            columns = "gate, evaluation, agent, model, task, arm, repeat, held_usd_micros, content, suite"
+            marks = ", ".join("?" * len(values))
+            cursor = db.execute(f"INSERT INTO attempts ({columns}) VALUES ({marks})", values)  # noqa: S608
             return int(cursor.lastrowid or 0)
 
     def end(self, attempt: int, run: Run, *, cost_known: bool) -> None:
         """Write how an attempt ended; only a scored run is final, the rest is tried again on resume."""
         used = run.usage.usd_micros if cost_known else None
+        ended = self._clock().astimezone(UTC).isoformat(timespec="microseconds")
         with self._writing() as db:
             db.execute(
-                "UPDATE attempts SET used_usd_micros = ?, final = ?, run = ? WHERE id = ?",
-                (used, run.outcome.is_scored, msgspec.json.encode(run), attempt),
+                "UPDATE attempts SET used_usd_micros = ?, final = ?, run = ?, ended = ? WHERE id = ?",
+                (used, run.outcome.is_scored, msgspec.json.encode(run), ended, attempt),
             )
+            row = db.execute(f"SELECT {ROW} FROM attempts WHERE id = ?", (attempt,)).fetchone()  # noqa: S608
+            db.execute("UPDATE attempts SET seal = ? WHERE id = ?", (seal_of(row, self._key), attempt))
+
+    def _entries(self, where: str, values: tuple[object, ...]) -> list[Entry]:
+        try:
+            return read_entries(self._db, self._key, where, values)
+        except sqlite3.DatabaseError as problem:
+            raise _damaged(self._path, problem) from None
 
     def _read(self, query: str, values: tuple[object, ...]) -> list[tuple[Any, ...]]:
         try:
@@ -156,33 +216,20 @@ class Journal:
                     self._db.execute("ROLLBACK")
 
     def _prepare(self) -> None:
+        if self._db.execute("SELECT 1 FROM sqlite_master WHERE type = 'trigger'").fetchone():
+            raise sqlite3.DatabaseError("it has triggers")  # which could change a run before it is sealed
         version = self._db.execute("PRAGMA user_version").fetchone()[0]
-        if version == 0:
-            self._db.executescript(f"BEGIN; {_SCHEMA} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;")
-        elif version != _SCHEMA_VERSION:
+        if version == _SCHEMA_VERSION:
+            return
+        if version not in _STEPS:
             raise sqlite3.DatabaseError(f"version {version} of its format")
+        # one transaction: a kill in the middle leaves the file as it was
+        self._db.executescript(
+            f"BEGIN IMMEDIATE; {_STEPS[version]} PRAGMA user_version = {_SCHEMA_VERSION}; COMMIT;"
+        )
 
 
-def past_costs(path: Path, who: Who, tasks: Sequence[str], *, resume: bool) -> tuple[int, ...]:
-    """Return micro-dollars of the scored runs of tasks in earlier gates, none when there is no journal.
-
-    Reads without a lock. Args: resume: the latest gate goes on, so it is no earlier one.
-    """
-    if not path.is_file():
-        return ()
-    marks = ", ".join("?" * len(tasks))
-    query = (
-        f"SELECT used_usd_micros FROM attempts WHERE agent = ? AND model = ? AND task IN ({marks}) AND final"  # noqa: S608
-        " AND gate <= (SELECT COALESCE(MAX(id), 0) FROM gates) - ? ORDER BY id"
-    )
-    with closing(sqlite3.connect(f"{path.absolute().as_uri()}?mode=ro", uri=True)) as db:
-        try:
-            return tuple(used for (used,) in db.execute(query, (*who, *tasks, int(resume))))
-        except sqlite3.DatabaseError:  # of another version, or damaged: whoever opens it tells
-            return ()
-
-
-def _damaged(path: Path, problem: sqlite3.DatabaseError) -> UsageError:
+def _damaged(path: Path, problem: Exception | str) -> UsageError:
     return UsageError(f"{path}: the journal is damaged ({problem})", "Move it away, or choose another --out.")
 
 

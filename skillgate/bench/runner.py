@@ -9,7 +9,7 @@ from __future__ import annotations
 import signal
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Container, Iterable, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -31,7 +31,7 @@ class Progress(Protocol):
     """Who watches; called from the main thread only."""
 
     def start(self, label: str, total: int, done: int) -> None:
-        """Say that an evaluation of `total` cells starts, `done` of them known already."""
+        """Say that an evaluation of `total` cells starts, or goes on, with `done` of them known already."""
 
     def finish_run(self, run: Run, ledger: Ledger) -> None:
         """Say that a run has ended."""
@@ -74,21 +74,76 @@ class Bench(NamedTuple):
     limited: Limited = Limited()
 
 
-def execute(evaluation: Evaluation, bench: Bench) -> tuple[Run, ...]:
-    """Run every cell that is not finished; return all runs in the order of the plan.
+Reuse = Callable[[Cell], Run | None]
+"""Finds an earlier run that may stand for a cell, None when there is none."""
 
-    Raises: Interrupted on Ctrl-C and SIGTERM, after the runs in flight have ended; PrerequisiteError
-    when the journal cannot be written.
+
+def no_reuse(cell: Cell) -> Run | None:
+    """Find nothing."""
+    return None
+
+
+def execute(
+    evaluation: Evaluation,
+    bench: Bench,
+    cells: Sequence[Cell] | None = None,
+    reuse: Reuse = no_reuse,
+    optional: Container[Cell] = (),
+) -> tuple[Run, ...]:
+    """Run cells of the plan, by default all, in one wave. Args, returns and raises: see `Execution.run`."""
+    return Execution(evaluation, bench, reuse).run(
+        evaluation.plan.cells if cells is None else cells, optional
+    )
+
+
+class Execution:
+    """One evaluation under way, wave by wave.
+
+    `reused` maps the cells that `reuse` filled to their runs. These cost nothing and are not in the journal:
+    when a gate is resumed they are looked for again, and what is gone by then is run.
     """
-    runs = {
-        c: r for c, r in bench.journal.finished(evaluation.key).items() if c in set(evaluation.plan.cells)
-    }
-    bench.progress.start(evaluation.label, len(evaluation.plan.cells), len(runs))
-    waiting = [cell for cell in evaluation.plan.cells if cell not in runs]
-    purse = Purse(bench.ledger, evaluation.plan.per_run_usd_micros, bench.limited)
-    for run in _run_all(waiting, evaluation, bench, purse):
-        runs[run.cell] = run
-    return tuple(runs.get(cell, _skipped(cell, purse.why_not)) for cell in evaluation.plan.cells)
+
+    def __init__(self, evaluation: Evaluation, bench: Bench, reuse: Reuse = no_reuse) -> None:
+        self.reused: dict[Cell, Run] = {}
+        self._evaluation, self._bench, self._reuse = evaluation, bench, reuse
+        self._known = bench.journal.finished(evaluation.key)
+        self._left_out: set[Cell] = set()
+        self._purse = Purse(bench.ledger, evaluation.plan.per_run_usd_micros, bench.limited)
+        self._fairness = Fairness()
+
+    def run(self, cells: Sequence[Cell], optional: Container[Cell] = ()) -> tuple[Run, ...]:
+        """Run those of some planned cells that are not known; return the runs in the order of the cells.
+
+        Args: optional: cells that are left out, not run, when no earlier run fills them.
+        Raises: Interrupted on Ctrl-C and SIGTERM, after the runs in flight have ended; PrerequisiteError
+        when the journal cannot be written.
+        """
+        waiting = [cell for cell in cells if not self._fill(cell, optional)]
+        planned = [cell for cell in self._evaluation.plan.cells if cell not in self._left_out]
+        done = sum(cell in self._known for cell in planned)
+        self._bench.progress.start(self._evaluation.label, len(planned), done)
+        for run in _run_all(waiting, self._evaluation, self._bench, self._purse, self._fairness):
+            self._known[run.cell] = run
+        wanted = [cell for cell in cells if cell not in self._left_out]
+        return tuple(self._known.get(cell) or _skipped(cell, self._purse.why_not) for cell in wanted)
+
+    def _fill(self, cell: Cell, optional: Container[Cell]) -> bool:
+        """Say whether a cell needs no run: it has one, an earlier one stands for it, or it is left out."""
+        if cell in self._known:
+            return True
+        run = self._reuse(cell)
+        self._left_out.discard(cell)
+        if run is not None:
+            self._known[cell] = self.reused[cell] = run
+        elif cell in optional:
+            self._left_out.add(cell)
+        return run is not None or cell in optional
+
+    def forget(self, cells: Iterable[Cell]) -> None:
+        """Drop the earlier runs of some cells, which a canary has refuted: asked for again, they are run."""
+        for cell in cells:
+            if self.reused.pop(cell, None) is not None:
+                del self._known[cell]
 
 
 def _skipped(cell: Cell, why: str) -> Run:
@@ -122,11 +177,12 @@ class _Signals:
         self.asked = True
 
 
-def _run_all(cells: list[Cell], evaluation: Evaluation, bench: Bench, purse: Purse) -> list[Run]:
+def _run_all(
+    cells: Sequence[Cell], evaluation: Evaluation, bench: Bench, purse: Purse, fairness: Fairness
+) -> list[Run]:
     """Start cells in order while the purse can pay; stop starting at the first it never can."""
     done: list[Run] = []
     pending: set[Future[Run]] = set()
-    fairness = Fairness()
 
     def collect() -> None:
         """Take the runs that have ended; wait a moment for the first."""
@@ -170,8 +226,10 @@ def _run_cell(cell: Cell, evaluation: Evaluation, bench: Bench, purse: Purse, fa
     """Try a cell, its first reservation made already, until it is scored or given up."""
     hold = evaluation.plan.per_run_usd_micros
     who = Who(evaluation.plan.agent, evaluation.plan.model)
+    content = evaluation.contents.get((cell.task, cell.arm), "")
+    suite = evaluation.suites.get(cell.task.partition("/")[0], "")
     for tried in range(1, MAX_ATTEMPTS + 1):
-        number = bench.journal.begin(evaluation.key, who, cell, hold)
+        number = bench.journal.begin(evaluation.key, who, cell, hold, content, suite)
         run, failure, cost_known = attempt(cell, evaluation, fairness)
         if cost_known:
             purse.settle(run.usage)

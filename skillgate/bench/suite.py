@@ -10,7 +10,7 @@ import hashlib
 import os
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
 from itertools import chain
 from pathlib import Path, PurePosixPath
@@ -239,8 +239,19 @@ def _repo(repo: str | GitSource, folder: Path, cache: Path | None, where: str) -
 
 def suite_digest(suite: Suite) -> str:
     """Return the SHA-256 over every file's name, content and exec bit: same digest, same suite."""
+    return _digest(suite, files_of(suite.folder))
+
+
+def unit_digest(suite: Suite, tasks: Sequence[Task]) -> str:
+    """Return the same without the folders of all other tasks: what decides a run of these."""
+    others = tuple(f"tasks/{task.short_id}/" for task in suite.tasks if task not in tasks)
+    names = (name for name in files_of(suite.folder) if not name.startswith(others))
+    return _digest(suite, names)
+
+
+def _digest(suite: Suite, names: Iterable[str]) -> str:
     digest = hashlib.sha256()
-    for name in files_of(suite.folder):
+    for name in names:
         digest.update(f"{name}\0{fingerprint(suite.folder / name)}\0".encode("utf-8", "surrogateescape"))
     return digest.hexdigest()
 

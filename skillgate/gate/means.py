@@ -33,6 +33,11 @@ class Means(NamedTuple):
         """Return the agent."""
         return self.hired.agent
 
+    @property
+    def script(self) -> str:
+        """Return the digest of the script that the agent plays, empty when it plays none."""
+        return self.hired.script_digest
+
     def close(self) -> None:
         """End the meter."""
         self.hired.close()

@@ -26,11 +26,23 @@ from skillgate.bench.meter.purse import Limited, Share
 from skillgate.bench.runner import Bench, Progress
 from skillgate.config import FILE_NAME, Config, LintConfig, RunConfig
 from skillgate.core import SCRIPTED_AGENT, Decision, GateReport, Report, Spend, Verdict
-from skillgate.errors import PrerequisiteError, UsageError, writing
+from skillgate.errors import UsageError, writing
 from skillgate.gate.agents import Machine, check_agent, hire
+from skillgate.gate.calibration_record import FILE_NAME as RECORD_NAME
+from skillgate.gate.calibration_record import load_record
+from skillgate.gate.case import Case, Linter, prepare
 from skillgate.gate.changes import Subject, changed_skills, library_at, misspelt_files, single_subject
-from skillgate.gate.judge import Case, Linter, evaluation_key, judge, plan_case, prepare
+from skillgate.gate.judge import Court, conclude, evaluation_key, judge, not_run
 from skillgate.gate.means import Means, build_means, task_ids
+from skillgate.gate.planning import (
+    History,
+    Store,
+    describe,
+    need_usd_micros,
+    plan_case,
+    plan_together,
+    share_of,
+)
 from skillgate.gate.sources import (
     FolderSource,
     RangeSource,
@@ -44,9 +56,8 @@ from skillgate.git import PARENT, Repository
 from skillgate.lint.check import Library, listed
 from skillgate.report import json as report_json
 from skillgate.report import markdown
-from skillgate.stats.power import PASS_RATIO_SD, detectable_effect
 from skillgate.stats.verdict import worst
-from skillgate.values import Secret, usd
+from skillgate.values import Secret
 
 RUN_IS_NEW = "`{path}` is new in this range: what it runs with a model counts from the next change on"
 BASE_IS_A_GUESS = "no main branch differs from the head: name a base with --base to run anything with a model"
@@ -60,7 +71,8 @@ class Options(NamedTuple):
 
     `run` overrides keys of its `run` block; `why_not` says why nothing may run, empty when it may;
     `cache` is the folder for the repositories that suites pin and for agent programs, `keys` are those of
-    providers by kind.
+    providers by kind; `journal_key` seals the runs in the journal. A
+    skill that runs `against_itself` shows noise only: no report is written.
     """
 
     out: Path
@@ -74,6 +86,8 @@ class Options(NamedTuple):
     python_bin: Path = Path("/usr/bin")
     cache: Path | None = None
     keys: Mapping[str, Secret] = MappingProxyType({})
+    journal_key: Secret = Secret("")
+    against_itself: bool = False
 
     @property
     def checkouts(self) -> Path | None:
@@ -124,31 +138,32 @@ def gate_skill(folder: Path, against: str, root: Path, options: Options, progres
     return _gate(request, config, options, progress)
 
 
+def run_against_itself(folder: Path, root: Path, options: Options, progress: Progress) -> GateReport:
+    """Run every planned repeat of a skill on disk in both arms, for what the journal then holds.
+
+    Raises: UsageError when a single repeat is wanted: it would show nothing; whatever a gate raises.
+    """
+    options = options._replace(against_itself=True, run={**options.run, "stop_early": False, "cache_days": 0})
+    request, config = _single(folder, str(folder), root, options)
+    if config.run.repeats < 2:
+        raise UsageError("one repeat shows nothing of run-to-run noise", "Set run.repeats to two or more.")
+    return _gate(request, config, options, progress)
+
+
 def describe_plan(folder: Path, against: str, root: Path, options: Options) -> str:
-    """Say what a run would do, what it can cost and what it can show. Spends nothing."""
+    """Say what a run would do, what it can cost and what it can show. Spends nothing.
+
+    Raises: as `gate_skill`; PrerequisiteError when the budget is too small for any verdict.
+    """
     request, config = _single(folder, against, root, options)
-    (case,) = plan_cases(request, config, options)
+    (case,) = plan_cases(request, config, options, _history(config, options))
     if case.plan is None:
         return f"{case.subject.change.path}: not run: {case.why_not}\n"
-    plan = case.plan
     if config.run.agent == SCRIPTED_AGENT:
-        hire(config, request.source, Machine()).agent.require(plan.arms, task_ids(case.suites))
+        hire(config, request.source, Machine()).agent.require(case.plan.arms, task_ids(case.suites))
     else:
         check_agent(config)
-    effect = detectable_effect(len(plan.tasks), plan.repeats)
-    shows = (
-        f"{effect * 100:.0f} points" if effect is not None else "nothing: one repeat has no suite interval"
-    )
-    lines = (
-        f"{case.subject.change.path}: {len(plan.cells)} runs",
-        f"  {len(plan.tasks)} tasks x arms {', '.join(plan.arms)} x {plan.repeats} repeats",
-        f"  agent {plan.agent}, model {plan.model}, seed {plan.seed}",
-        f"  expected ${usd(plan.expected_usd_micros):.2f} ({plan.expected_from})",
-        f"  at most ${usd(plan.worst_case_usd_micros):.2f}; the cap is ${usd(plan.cap_usd_micros):.2f}",
-        f"  smallest detectable change of the pass ratio: {shows} (power .8, sd {PASS_RATIO_SD} assumed)",
-        *(f"  {number:4} {cell}" for number, cell in enumerate(plan.cells, 1)),
-    )
-    return "\n".join(lines) + "\n"
+    return describe(case, case.plan, config, _history(config, options))
 
 
 def _single(folder: Path, against: str, root: Path, options: Options) -> tuple[Request, Config]:
@@ -158,8 +173,18 @@ def _single(folder: Path, against: str, root: Path, options: Options) -> tuple[R
     return Request(against, subject.change.path, [subject], source, library), _configure(source, options)
 
 
-def plan_cases(request: Request, config: Config, options: Options) -> list[Case]:
-    """Prepare every subject; those that will run share the cap evenly. Spends nothing."""
+def _history(config: Config, options: Options, means: Means | None = None) -> History:
+    """Return what earlier gates say; with the means the one that is open now is the latest."""
+    goes_on = options.resume or means is not None
+    return History(config, _store(options), resume=goes_on, means=means)
+
+
+def _store(options: Options) -> Store:
+    return Store(options.out / JOURNAL_NAME, options.journal_key.reveal().encode())
+
+
+def plan_cases(request: Request, config: Config, options: Options, history: History) -> list[Case]:
+    """Prepare every subject and plan those that will run, as if all took their share. Spends nothing."""
     rules = read_rules(request.source, config, options.config)
     linter = Linter(rules, request.library, read_known(request.source, config), config.lint)
     cases = []
@@ -167,20 +192,13 @@ def plan_cases(request: Request, config: Config, options: Options) -> list[Case]
         found = (name for path in subject.paths for name in config.suites_for(path))
         names = options.suites or tuple(dict.fromkeys(found))
         suites = read_suites(request.source, names, options.checkouts)
-        cases.append(prepare(subject, suites, linter, config, options.why_not))
-    running = sum(not case.why_not for case in cases)
-    journal = options.out / JOURNAL_NAME
-    planned = [plan_case(case, config, running, journal, resume=options.resume) for case in cases]
-    if running > 1 and config.run.repeats > 1 and any(c.plan and c.plan.repeats < 2 for c in planned):
-        problem = f"${config.run.budget_usd:.2f} shared by {running} skills leaves one repeat: no verdict"
-        raise PrerequisiteError(
-            problem, "Set run.budget-usd higher, or set run.repeats to 1 if that is what you want."
-        )
-    return planned
+        itself = options.against_itself
+        cases.append(prepare(subject, suites, linter, config, options.why_not, against_itself=itself))
+    return plan_together(cases, config, history)
 
 
 def _gate(request: Request, config: Config, options: Options, progress: Progress) -> GateReport:
-    cases = plan_cases(request, config, options)
+    cases = plan_cases(request, config, options, _history(config, options))
     means = _means(cases, request.source, config, options)
     for note in request.source.notes:
         progress.note(note)
@@ -188,9 +206,10 @@ def _gate(request: Request, config: Config, options: Options, progress: Progress
         with closing(means):
             reports, spend = _run(cases, means, config, options, progress)
     else:
-        reports, spend = [judge(case, config, None, None) for case in cases], Spend()
-    report = _assemble(request, reports, spend, config)
-    _write(options, report)
+        reports, spend = [not_run(case, config) for case in cases], Spend()
+    report = _assemble(request, conclude(reports, config), spend, config)
+    if not options.against_itself:
+        _write(options, report)
     return report
 
 
@@ -218,8 +237,8 @@ def _run(
     plans = [(case, case.plan) for case in cases if case.plan is not None]
     keys = "".join(evaluation_key(case, plan, means, config.run) for case, plan in plans)
     with writing(options.out):
-        _make_folder(options.out)
-    with Journal(options.out / JOURNAL_NAME) as journal:
+        make_folder(options.out)
+    with Journal(*_store(options)) as journal:
         continues = journal.open_gate(hashlib.sha256(keys.encode()).hexdigest(), resume=options.resume)
         if options.resume and not continues:
             progress.note("nothing to resume: no earlier gate had this range and these settings")
@@ -232,8 +251,28 @@ def _run(
             traces=options.out / "traces",
             limited=_limited(config.run, journal, _most_jobs(cases)),
         )
-        reports = [judge(case, config, means, bench) for case in cases]
+        record = load_record(options.out / RECORD_NAME)
+        court = Court(config, means, bench, record, skills=len(plans))
+        plan_together(cases, config, _history(config, options, means))  # refuses before anything is spent
+        reports = _judge_all(cases, court, _history(config, options, means))
     return reports, _whole_spend(reports, ledger)
+
+
+def _judge_all(cases: Sequence[Case], court: Court, history: History) -> list[Report]:
+    """Judge one case after the other, each planned anew on the money that is left by then."""
+    reports = []
+    for number, case in enumerate(cases):
+        if case.plan is None:
+            reports.append(not_run(case, court.config))
+            continue
+        key = evaluation_key(case, case.plan, court.means, court.config.run)
+        ledger, own = court.bench.ledger, sum(court.bench.journal.sums(key))
+        left = own + ledger.cap_usd_micros - ledger.spent_usd_micros - ledger.held_usd_micros
+        needs = [need_usd_micros(c, court.config, history) for c in cases[number:]]
+        planned = plan_case(case, court.config, history, share_of(left, needs), court.skills)
+        history.add(planned)
+        reports.append(judge(planned, planned.plan or case.plan, court))
+    return reports
 
 
 def _most_jobs(cases: Sequence[Case]) -> int:
@@ -267,6 +306,9 @@ def _whole_spend(reports: Sequence[Report], ledger: Ledger) -> Spend:
         runs=sum(report.spend.runs for report in reports),
         invalid_runs=sum(report.spend.invalid_runs for report in reports),
         skipped_runs=sum(report.spend.skipped_runs for report in reports),
+        reused_runs=sum(report.spend.reused_runs for report in reports),
+        saved_runs=sum(report.spend.saved_runs for report in reports),
+        saved_usd_micros=sum(report.spend.saved_usd_micros for report in reports),
     )
 
 
@@ -299,7 +341,7 @@ def _assemble(request: Request, reports: Sequence[Report], spend: Spend, config:
     )
 
 
-def _make_folder(out: Path) -> None:
+def make_folder(out: Path) -> None:
     """Make the folder for the files; a new one is kept out of the user's commits."""
     if not out.exists():
         out.mkdir(parents=True)
@@ -310,7 +352,7 @@ def _write(options: Options, report: GateReport) -> None:
     """Leave the files in `out`, each whole or not at all."""
     comment = markdown.render(report, comment_id=options.comment_id)
     with writing(options.out):
-        _make_folder(options.out)
+        make_folder(options.out)
         for name, text in (("report.json", report_json.dump(report)), ("comment.md", comment)):
             with tempfile.NamedTemporaryFile("w", encoding="utf-8", dir=options.out, delete=False) as part:
                 part.write(text)

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from urllib.parse import quote
 
 from skillgate.core import SCRIPTED_LABEL, Decision, Finding, GateReport, Report
-from skillgate.report import rows, wording
+from skillgate.report import costs, rows, wording
 from skillgate.report.escape import code, fenced, html_code, prose, row
 from skillgate.values import FailOn, Severity, Struct
 
@@ -129,7 +129,7 @@ def _section(report: Report, fail_on: FailOn, reasons: Iterable[str], room: int,
     why = _bullets([*reasons, *rows.small_print(report)], room // 4, links)
     numbers = _text([_numbers(report), why])
     room -= len(numbers)
-    cost = _bullets(wording.cost_lines(report), room // 4, links)
+    cost = _bullets(costs.cost_lines(report), room // 4, links)
     cost = _text([_title("What it costs", report), cost]) if cost else ""
     tasks = _tasks(report, (room - len(cost)) // 2, links)
     losses = _losses(report, (room - len(cost + tasks)) // 2, links)
@@ -203,7 +203,7 @@ def _line_url(finding: Finding, links: Links) -> str:
 
 
 def _footer(gate: GateReport, links: Links) -> str:
-    money = wording.money(gate.spend) if len(gate.reports) > 1 else ""
+    money = costs.total(gate.spend) if len(gate.reports) > 1 else ""
     total = f"{prose(money)} " if money else ""
     facts = " · ".join(f"{prose(name, 40)} {code(value)}" for name, value in wording.footer(gate))
     full = f" · [full report]({links.report_url})" if links.report_url else ""

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from skillgate.core import ArmPair, Comparison, Finding, GateReport, Grade, Metric, Report, Run, TaskDelta
-from skillgate.report import wording
+from skillgate.report import statistics, wording
 from skillgate.report.wording import dollars, interval, percent, points, times
 
 NOTHING = "–"
@@ -18,7 +18,6 @@ class Pair(NamedTuple):
 
     quality: Comparison
     cost: Comparison | None
-    tokens: Comparison | None
 
 
 def arms_of(report: Report) -> ArmPair | None:
@@ -35,7 +34,7 @@ def judged(report: Report) -> Pair | None:
 def _pairs(report: Report) -> list[Pair]:
     scored = {(c.metric, c.arms): c for c in reversed(report.comparisons) if c.n_pairs}
     return [
-        Pair(found, scored.get((Metric.COST_RATIO, arms)), scored.get((Metric.TOKENS, arms)))
+        Pair(found, scored.get((Metric.COST_RATIO, arms)))
         for (metric, arms), found in scored.items()
         if metric is Metric.PASS_RATIO
     ]
@@ -91,10 +90,24 @@ def small_print(report: Report) -> list[str]:
     if pair is not None:
         if pair.quality.interval is None:
             lines = ["No interval: with one scored run per task and arm the noise is not known."]
-        lines += [wording.sign_flip(pair.quality), wording.plain_numbers(*pair)]
+        lines += _worth(report, pair)
+    else:
+        lines = [statistics.looks(report, None)]
     others = [other for other in _pairs(report) if other.quality.arms != arms_of(report)]
     lines += [f"Also {wording.in_short(other.quality, other.cost)}." for other in others]
     return [line for line in lines if line]
+
+
+def _worth(report: Report, pair: Pair) -> list[str]:
+    quality = pair.quality
+    return [
+        statistics.looks(report, quality),
+        statistics.holm(report, quality),
+        statistics.sign_flip(quality),
+        statistics.steps([c for c in report.comparisons if c.arms == quality.arms]),
+        statistics.plain_numbers(*pair),
+        statistics.calibration(report.calibration),
+    ]
 
 
 class TaskRow(NamedTuple):

@@ -16,7 +16,7 @@ from rich.table import Table
 from rich.text import Text
 
 from skillgate.core import SCRIPTED_LABEL, Decision, Finding, GateReport, Report, Verdict
-from skillgate.report import rows, wording
+from skillgate.report import costs, rows, wording
 from skillgate.report.escape import clean, last_lines
 from skillgate.values import FailOn, Severity
 
@@ -89,8 +89,8 @@ def _skill(console: Console, report: Report, reasons: Sequence[str], fail_on: Fa
     _findings(console, report, fail_on)
     _tasks(console, report)
     _losses(console, report)
-    _heading(console, "What it costs", report, wording.cost_lines(report))
-    _bullets(console, wording.cost_lines(report))
+    _heading(console, "What it costs", report, costs.cost_lines(report))
+    _bullets(console, costs.cost_lines(report))
 
 
 def _heading(console: Console, title: str, report: Report, content: object) -> None:
@@ -146,7 +146,7 @@ def _finding(console: Console, finding: Finding) -> None:
 def _footer(console: Console, gate: GateReport) -> None:
     console.print()
     console.print(Rule())
-    money = wording.money(gate.spend) if len(gate.reports) > 1 else ""
+    money = costs.total(gate.spend) if len(gate.reports) > 1 else ""
     if money:
         console.print(Text(money))
     facts = " · ".join(f"{clean(name)} {clean(value)}" for name, value in wording.footer(gate))

@@ -1,7 +1,8 @@
 """Numbers, verdicts and facts of a report -> the sentences that every renderer shows.
 
 Plain text that is not yet safe to print: each renderer puts it through `escape` in its own
-way. `quoted` words are names. What stands in tables is in `rows`.
+way. `quoted` words are names. What the numbers are worth is in `statistics`, runs and money are
+in `costs`, what stands in tables is in `rows`.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 from skillgate.core import (
     BASE_ARM,
@@ -25,16 +26,12 @@ from skillgate.core import (
     Inject,
     Interval,
     Metric,
-    Outcome,
+    Plan,
     Report,
-    Run,
-    Spend,
     Verdict,
 )
-from skillgate.values import Severity, TokenWeight, usd
+from skillgate.values import Severity
 
-MAX_DIFFERENCE = 0.01  # between two books of the same run
-ROUNDING_USD_MICROS = 50  # the meter rounds every call up
 NO_PAIRS = "Nothing to compare: no planned pair has a score."
 ARMS = {
     NONE_ARM: "no skill",
@@ -42,7 +39,6 @@ ARMS = {
     HEAD_ARM: "the skill with this change",
     CONTROL_ARM: "unrelated text of the same length",
 }
-_NO_SCORE, _SCORED = "no score", "scored by their graders"
 
 
 # --- numbers ----------------------------------------------------------------------
@@ -70,15 +66,53 @@ def dollars(amount: float, beside: float | None = None) -> str:
     return f"${amount:,.{digits}f}"
 
 
+def amount(digits: int) -> Callable[[float], str]:
+    """Return what writes a difference of amounts with its sign."""
+    return lambda value: f"{round(value, digits) + 0.0:+,.{digits}f}"
+
+
+_SHOW: dict[Metric, Callable[[float], str]] = {
+    Metric.PASS_RATIO: points,
+    Metric.COST_RATIO: times,
+    Metric.TOKENS: amount(0),
+    Metric.TURNS: amount(1),
+    Metric.WALL_S: amount(1),
+    Metric.PASS_AT_1: points,
+    Metric.PASS_AT_2: points,
+    Metric.DEPTH: amount(1),
+}
+
+
+def shift(comparison: Comparison) -> str:
+    """Write what changed from base to head, in the unit of the metric."""
+    return _SHOW[comparison.metric](comparison.delta)
+
+
 def interval(value: Interval | None, metric: Metric) -> str:
     """Write an interval in the unit of its metric, or that there is none."""
-    write = times if metric is Metric.COST_RATIO else points
+    write = _SHOW[metric]
     return f"{write(value.low)} to {write(value.high)}" if value else "none"
+
+
+def bracket(comparison: Comparison) -> str:
+    """Write the interval behind a number, nothing where there is none."""
+    return f" ({interval(comparison.interval, comparison.metric)})" if comparison.interval else ""
 
 
 def interval_title(comparison: Comparison) -> str:
     """Return the heading of the intervals, with their level."""
-    return f"{100 * comparison.interval.level:g} % interval" if comparison.interval else "interval"
+    return f"{level(comparison.interval)} interval" if comparison.interval else "interval"
+
+
+def level(value: Interval) -> str:
+    """Write the level of an interval as 95 % or 99.92 %."""
+    return f"{100 * value.level:.4g} %"
+
+
+def repeats(numbers: Iterable[int]) -> str:
+    """Write how many repeats tasks have: 5 repeats, or 2 to 5 repeats."""
+    low, *more = sorted(set(numbers)) or [0]
+    return f"{low} to {count(more[-1], 'repeat')}" if more else count(low, "repeat")
 
 
 def count(number: int, noun: str) -> str:
@@ -141,148 +175,41 @@ def about(report: Report, judged: Comparison | None) -> str:
     if judged is None:
         return f"{sentence} {NO_PAIRS}" if report.plan else sentence
     base, head = (f"`{arm}` ({ARMS.get(arm, 'the skill without a part')})" for arm in judged.arms)
+    return f"{sentence} {base} → {head}: {_size(report.plan, judged)}."
+
+
+def _size(plan: Plan | None, judged: Comparison) -> str:
+    """Say on how many tasks, repeats, pairs and runs without a partner two arms are compared."""
+    done = [min(len(row.base_values), len(row.head_values)) for row in judged.by_task] or [judged.repeats]
+    uneven = plan is not None and len(set(plan.task_repeats.values())) > 1 and len(set(done)) > 1
+    fewer = " (fewer where a run costs more)" if uneven else ""
     pairs, dropped = count(judged.n_pairs, "pair"), judged.n_dropped
     if dropped:
         pairs = f"{judged.n_pairs} of {judged.n_pairs + dropped} pairs ({dropped} dropped)"
-    size = f"{count(judged.tasks, 'task')}, {count(judged.repeats, 'repeat')}, {pairs}"
-    return f"{sentence} {base} → {head}: {size}."
+    alone = f" and {_alone(judged)}" if judged.n_unpaired else ""
+    return f"{count(judged.tasks, 'task')}, {repeats(done)}{fewer}, {pairs}{alone}"
 
 
-def sign_flip(comparison: Comparison) -> str:
-    """Say what the test says, or that it cannot say anything with so few changed tasks."""
-    test = comparison.sign_flip
-    if test is None:
-        return ""
-    share = f"{test.nonzero} of {count(comparison.tasks, 'task')} changed"
-    if test.can_reach_05:
-        return f"Exact sign-flip test on the deltas per task: p = {test.p:.3f} ({share})."
-    least = min(1.0, 2 / 2**test.nonzero)
-    return (
-        f"Exact sign-flip test: only {share}; below 6 it cannot reach .05 whatever the skill does "
-        f"(least possible p = {least:.3g}), so it decides nothing here."
-    )
-
-
-def plain_numbers(quality: Comparison, cost: Comparison | None, tokens: Comparison | None) -> str:
-    """Say the numbers that are shown but judge nothing: total dollars, gain, token overhead."""
-    parts = []
-    if cost and cost.total_ratio is not None:
-        parts.append(f"total dollars {times(cost.total_ratio)} beside the geometric {times(cost.delta)}")
-    if quality.gain is not None:
-        parts.append(f"Hake's gain g = {quality.gain:+.2f}")
-    if tokens and tokens.total_ratio is not None:
-        overhead = f"{100 * (tokens.total_ratio - 1):+.0f} %"
-        parts.append(f"token overhead rho = {overhead} ({tokens.base:,.0f} → {tokens.head:,.0f} per run)")
-    return f"Plain numbers, no test: {'; '.join(parts)}." if parts else ""
+def _alone(judged: Comparison) -> str:
+    """Name the runs without a partner by their arm, where all are of one."""
+    more = [len(row.base_values) - len(row.head_values) for row in judged.by_task]
+    runs = f"more {'run' if judged.n_unpaired == 1 else 'runs'}"
+    if sum(map(abs, more)) != abs(sum(more)) or not any(more):
+        return f"{judged.n_unpaired} {runs}"
+    return f"{judged.n_unpaired} {runs} of `{judged.arms[sum(more) < 0]}`"
 
 
 def in_short(quality: Comparison, cost: Comparison | None) -> str:
     """Say in one line what two arms show."""
     base, head = quality.arms
     ratios = f"{percent(quality.base)} → {percent(quality.head)}"
-    money = f"; cost {times(cost.delta)}{_bracket(cost)}" if cost else ""
+    money = f"; cost {times(cost.delta)}{bracket(cost)}" if cost else ""
     return (
-        f"`{base}` → `{head}`: pass ratio {ratios}, {points(quality.delta)} points{_bracket(quality)}{money}"
+        f"`{base}` → `{head}`: pass ratio {ratios}, {points(quality.delta)} points{bracket(quality)}{money}"
     )
 
 
-def _bracket(found: Comparison) -> str:
-    return f" ({interval(found.interval, found.metric)})" if found.interval else ""
-
-
-# --- runs, money, weight ----------------------------------------------------------
-
-
-def cost_lines(report: Report) -> list[str]:
-    """Say how many runs there were and what does not count, money against the cap, token weight."""
-    lines = []
-    if report.plan is not None:
-        scored = sum(run.outcome.is_scored for run in report.runs)
-        lines = [f"{count(scored, 'scored run')} of {len(report.plan.cells)} planned. {money(report.spend)}"]
-    return [
-        *lines,
-        *_grouped(report.runs),
-        *_cross_check(report.runs),
-        *_weight(report.weight_base, report.weight_head),
-        *_reading(report),
-    ]
-
-
-def money(spend: Spend) -> str:
-    """Say what was spent against the cap; nothing where nothing could be."""
-    if not spend.cap_usd_micros:
-        return ""
-    spent, cap, held = (usd(n) for n in (spend.spent_usd_micros, spend.cap_usd_micros, spend.held_usd_micros))
-    held_too = f", {dollars(held)} held for calls of unknown cost" if held else ""
-    reused = f" {count(spend.reused_runs, 'run')} reused from earlier." if spend.reused_runs else ""
-    return f"Spent {dollars(spent)} of the {dollars(cap)} cap{held_too}.{reused}"
-
-
-def _grouped(runs: Iterable[Run]) -> list[str]:
-    """Group runs that crashed, were cut short or do not count by the sentence their reason starts with."""
-    groups: dict[tuple[Outcome, str], list[str]] = {}
-    for run in runs:
-        if run.reason or not run.outcome.is_scored:
-            groups.setdefault((run.outcome, re.split(r": |\n", run.reason)[0]), []).append(run.reason)
-    lines = []
-    for (outcome, start), reasons in sorted(groups.items(), key=lambda group: (-len(group[1]), group[0])):
-        example = reasons[0].removeprefix(start).lstrip(": \n")
-        reason = reasons[0] if len(set(reasons)) == 1 else f"{start} (such as: {example})"
-        score = _SCORED if outcome.is_scored else _NO_SCORE
-        who = f"{count(len(reasons), f'{outcome} run')} ({score})"
-        lines.append(f"{who}: {reason or 'no reason given'}")
-    return lines
-
-
-def _cross_check(runs: Iterable[Run]) -> list[str]:
-    """Say where the agent's own books differ from the meter's by more than MAX_DIFFERENCE."""
-    both = [(run.usage.usd_micros, run.reported_usd_micros) for run in runs if run.outcome.is_scored]
-    pairs = [(metered, said) for metered, said in both if said is not None]
-    wrong = [
-        (metered, said)
-        for metered, said in pairs
-        if abs(said - metered) > max(MAX_DIFFERENCE * metered, ROUNDING_USD_MICROS)
-    ]
-    if not wrong:
-        return []
-    metered, said = (usd(sum(side)) for side in zip(*wrong, strict=True))
-    return [
-        f"By the agent's own books {count(len(wrong), 'run')} of {len(pairs)} cost ${said:.4f}, by the meter "
-        f"${metered:.4f}: the meter's figure counts; see whether the price table is of today."
-    ]
-
-
-def _weight(before: TokenWeight | None, after: TokenWeight | None) -> list[str]:
-    sides = [weight for weight in (before, after) if weight]
-    if not sides:
-        return []
-    names = ("listing", "body", "references")
-    values = [[getattr(weight, name) for weight in sides] for name in names]
-    values.append([sum(part) for part in zip(*values, strict=True)])
-    parts = ", ".join(map(_part, (*names, "total"), values))
-    gone = "" if after else ", before"
-    paid = " Listing is paid on every request, body and references on use." if after else ""
-    return [f"Token weight ({sides[-1].tokenizer}{gone}): {parts}.{paid}"]
-
-
-def _reading(report: Report) -> list[str]:
-    """Say what a thousand uses and a thousand listings of a skill cost, where the model has a known price."""
-    sides = [weight for weight in (report.weight_base, report.weight_head) if weight]
-    price = report.input_price
-    if price is None or report.weight_head is None:
-        return []
-    use, listing = (
-        " → ".join(dict.fromkeys(f"${price.usd_per_1000(getattr(weight, name)):,.2f}" for weight in sides))
-        for name in ("body", "listing")
-    )
-    each = f"at ${price.usd_per_mtok:g} per million input tokens of {price.source}, before caching"
-    return [f"1,000 uses read the body for {use}, 1,000 requests list it for {listing} ({each})."]
-
-
-def _part(name: str, values: list[int]) -> str:
-    if values[0] == values[-1]:
-        return f"{name} {values[0]:,}"
-    return f"{name} {values[0]:,} → {values[1]:,} ({values[1] - values[0]:+,})"
+# --- the gate ---------------------------------------------------------------------
 
 
 def footer(gate: GateReport) -> list[tuple[str, str]]:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtri, stdtrit
+from scipy.special import ndtri, stdtr, stdtrit
 
 from skillgate.core import Interval
 
@@ -30,7 +30,7 @@ PLUS_2 = "plus-2 t"
 
 RESAMPLES = 10_000
 PSEUDO_LOG = 0.1  # ten percent: an interval of a ratio is never of zero width, and hardly wider for it
-_CHUNK = 500  # rows of draws that stay in the processor's cache
+_CHUNK = 100  # rows of draws that stay in the processor's cache, in one buffer: a third of the time
 _FLIP_GRID = 2**20
 _ZERO = 1e-9  # a mean of floats that should be zero is rarely exactly zero
 
@@ -82,10 +82,19 @@ class Noise(NamedTuple):
             pool=pool * math.sqrt(pool.size / (freedom + 1)),
         )
 
+    @property
+    def error(self) -> float:
+        """Return the standard error of the delta."""
+        squares = float(self.base_weights @ self.base_weights + self.head_weights @ self.head_weights)
+        return math.sqrt(self.variance * squares)
+
+    def z(self, null: float = 0.0) -> float:
+        """Return how far the delta is above `null`, as a standard normal number of the same p value."""
+        return float(ndtri(stdtr(self.freedom, (self.delta - null) / self.error)))
+
     def closed(self, level: float) -> tuple[float, float]:
         """Return the ends of the interval by the t distribution."""
-        squares = float(self.base_weights @ self.base_weights + self.head_weights @ self.head_weights)
-        half = _t(level, self.freedom) * math.sqrt(self.variance * squares)
+        half = _t(level, self.freedom) * self.error
         return self.delta - half, self.delta + half
 
     def bootstrap(self, level: float, seed: int) -> tuple[float, float]:
@@ -104,10 +113,12 @@ class Noise(NamedTuple):
         crossed = np.concatenate([self.head_weights, -self.base_weights])
         weights = np.stack([straight, crossed], axis=1)
         generator = np.random.default_rng(seed)
-        shape = (_CHUNK, straight.size)
-        chunks = range(RESAMPLES // (2 * _CHUNK))
-        draws = (self.pool[generator.integers(0, self.pool.size, shape)] @ weights for _ in chunks)
-        return np.concatenate([*draws], axis=None)
+        draws, errors = np.empty((_CHUNK, straight.size)), np.empty((RESAMPLES // 2, 2))
+        for start in range(0, len(errors), _CHUNK):
+            picked = generator.integers(0, self.pool.size, draws.shape)
+            self.pool.take(picked, out=draws, mode="clip")  # picks are in range: clipping spares a check
+            np.matmul(draws, weights, out=errors[start : start + _CHUNK])
+        return errors.ravel()
 
 
 def suite_interval(base: Rows, head: Rows, level: float = 0.95, seed: int = 0, unit: float = 1.0) -> Interval:
@@ -131,7 +142,7 @@ def cost_interval(base: Rows, head: Rows, level: float = 0.95, seed: int = 0) ->
 
     Raises: ValueError when a cost is not above zero, NoInterval when no cell has two runs.
     """
-    low, high = Noise.of(_logs(base), _logs(head), PSEUDO_LOG).bootstrap(level, seed)
+    low, high = Noise.of(logs(base), logs(head), PSEUDO_LOG).bootstrap(level, seed)
     return Interval(low=math.exp(low), high=math.exp(high), level=level, method=BOOTSTRAP)
 
 
@@ -206,10 +217,10 @@ def _mean_t(values: Floats, level: float) -> tuple[float, float]:
 
 def _log_ratios(base: Rows, head: Rows) -> Floats:
     """Return the difference of the mean logs, one per task."""
-    pairs = zip(_logs(base), _logs(head), strict=True)
+    pairs = zip(logs(base), logs(head), strict=True)
     return np.array([math.fsum(h) / len(h) - math.fsum(b) / len(b) for b, h in pairs])
 
 
-def _logs(rows: Rows) -> list[list[float]]:
-    """Take logs; math.log raises ValueError at zero and below."""
+def logs(rows: Rows) -> list[list[float]]:
+    """Take logs of all numbers; math.log raises ValueError at zero and below."""
     return [[math.log(value) for value in row] for row in rows]

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from enum import Enum, IntEnum, auto
 from itertools import accumulate
+from typing import NamedTuple
 
 from skillgate.core import (
     ArmPair,
@@ -47,7 +48,7 @@ class Cost(IntEnum):
 
 _ROUNDING = 1e-12  # 1 - .95 is a little more than .05
 _MERGE, _HOLD, _BLOCK, _OPEN = Decision.MERGE, Decision.HOLD, Decision.BLOCK, Decision.INCONCLUSIVE
-_TABLE: dict[Quality, tuple[Decision, Decision, Decision]] = {
+TABLE: dict[Quality, tuple[Decision, Decision, Decision]] = {
     Quality.WORSE: (_BLOCK, _BLOCK, _BLOCK),
     Quality.COLLAPSED: (_HOLD, _HOLD, _HOLD),
     Quality.BETTER: (_MERGE, _MERGE, _HOLD),
@@ -70,6 +71,31 @@ _BUDGET = {
 }
 
 
+class Standing(NamedTuple):
+    """Where the comparisons stand in the table; `costs` is None where no cost interval can exist."""
+
+    quality: Quality
+    cost: Cost
+    scores: Comparison
+    costs: Comparison | None
+
+
+def standing(comparisons: Sequence[Comparison], policy: Policy) -> Standing | None:
+    """Return where the first comparisons of each metric stand, None where they cannot decide."""
+    scores, costs = _first(comparisons, Metric.PASS_RATIO), _first(comparisons, Metric.COST_RATIO)
+    if scores is None or scores.interval is None or scores.dropped_share > policy.max_dropped:
+        return None
+    collapsed = any(row.collapsed for row in scores.by_task)
+    costs = costs if costs is not None and costs.interval is not None else None
+    cost = _cost(costs.interval, policy) if costs and costs.interval else Cost.UNCLEAR
+    return Standing(_quality(scores.delta, scores.interval, policy.margin, collapsed), cost, scores, costs)
+
+
+def decisions(qualities: Iterable[Quality], costs: Iterable[Cost]) -> set[Decision]:
+    """Return all decisions that the table has for these rows and columns."""
+    return {TABLE[quality][cost] for quality in qualities for cost in costs}
+
+
 def decide(comparisons: Sequence[Comparison], policy: Policy) -> Verdict:
     """Judge the first comparison of each metric; its deciding sentence comes first."""
     scores = _first(comparisons, Metric.PASS_RATIO)
@@ -83,8 +109,8 @@ def decide(comparisons: Sequence[Comparison], policy: Policy) -> Verdict:
         decision, reason = _judge_unrepeated(scores, policy)
         return Verdict(decision=decision, reasons=(reason, cost_reason))
     quality, reasons = _judge_quality(scores, scores.interval, policy)
-    decision = _TABLE[quality][cost]
-    cost_decides = decision is not _TABLE[quality][Cost.WITHIN]
+    decision = TABLE[quality][cost]
+    cost_decides = decision is not TABLE[quality][Cost.WITHIN]
     return Verdict(
         decision=decision, reasons=(cost_reason, *reasons) if cost_decides else (*reasons, cost_reason)
     )
@@ -99,6 +125,18 @@ def with_findings(verdict: Verdict, findings: Sequence[Finding], fail_on: FailOn
     subject = "1 finding blocks" if len(caught) == 1 else f"{len(caught)} findings block"
     reason = f"{subject} at fail-on `{fail_on}`; worst: {top.rule} at {top.where}: {top.statement}"
     return Verdict(decision=_BLOCK, reasons=(reason, *verdict.reasons))
+
+
+def correct(verdict: Verdict, p: float, skills: int, policy: Policy) -> Verdict:
+    """Hold a change whose block does not stand up to all `skills` of a gate; `p` is adjusted for them."""
+    alpha = 1 - policy.level
+    if verdict.decision is not _BLOCK or p <= alpha + _ROUNDING:
+        return verdict
+    reason = (
+        f"Among {skills} skills a drop like this is not rare enough to block (p = {p:.3g} by Holm's method, "
+        f"not below {alpha:.3g}): it is held."
+    )
+    return Verdict(decision=_HOLD, reasons=(reason, *verdict.reasons))
 
 
 def worst(verdicts: Mapping[str, Verdict]) -> Verdict:
@@ -168,11 +206,12 @@ def _judge_cost(cost: Comparison | None, policy: Policy) -> tuple[Cost, str]:
         state = Cost.UNCLEAR
     else:
         change = f"{_change(cost)} ({_range(cost.interval, '{:.2f}'.format)})"
-        state = _cost(cost.interval, limit)
+        state = _cost(cost.interval, policy)
     return state, f"{change}: {_BUDGET[state].format(budget=f'x{limit:.2f}')}"
 
 
-def _cost(interval: Interval, limit: float) -> Cost:
+def _cost(interval: Interval, policy: Policy) -> Cost:
+    limit = 1 + policy.max_cost_increase
     if interval.high <= limit:
         return Cost.WITHIN
     return Cost.OVER if interval.low > limit else Cost.UNCLEAR
@@ -219,7 +258,7 @@ def _change(found: Comparison) -> str:
 
 
 def _range(interval: Interval, show: Callable[[float], str]) -> str:
-    return f"{100 * interval.level:g} % interval {show(interval.low)} to {show(interval.high)}"
+    return f"{100 * interval.level:.4g} % interval {show(interval.low)} to {show(interval.high)}"
 
 
 def _points(ratio: float) -> str:

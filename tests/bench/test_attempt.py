@@ -13,7 +13,7 @@ from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, A
 from skillgate.bench.attempt import Ended, Evaluation, Fairness, attempt
 from skillgate.bench.check import TaskCheck, check_suite
 from skillgate.bench.failure import Failure
-from skillgate.bench.plan import make_plan
+from skillgate.bench.plan import Wanted, make_plan
 from skillgate.bench.sandbox import KILLED, Limit, local_sandbox
 from skillgate.bench.suite import load_suite
 from skillgate.core import Cell, Inject, Outcome, Step
@@ -99,8 +99,10 @@ def play(
     suite = load_suite(folder)
     units = {name: (suite, tasks) for name, tasks in suite.units.items()}
     plan = make_plan(
-        list(units), ["none", "head"], repeats=1, seed=1, agent="player", model="m",
-        cap_usd_micros=1_000_000, per_run_usd_micros=1_000, inject=inject,
+        Wanted(
+            list(units), ["none", "head"], repeats=1, seed=1, agent="player", model="m",
+            cap_usd_micros=1_000_000, per_run_usd_micros=1_000, inject=inject,
+        )
     )  # fmt: skip
     evaluation = Evaluation("e", "s", plan, units, {"none": None, "head": SKILL}, player, SANDBOX)
     (unit,) = units

@@ -7,6 +7,7 @@ import sys
 import textwrap
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,14 +17,15 @@ from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, A
 from skillgate.bench.agents.scripted import ScriptedAgent, load_script
 from skillgate.bench.attempt import Evaluation
 from skillgate.bench.failure import Failure
-from skillgate.bench.journal import Journal
+from skillgate.bench.history import Scored, scored_runs
+from skillgate.bench.journal import Journal, Who
 from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.meter.purse import NO_MONEY
-from skillgate.bench.plan import make_plan
-from skillgate.bench.runner import MAX_ATTEMPTS, Bench, Quiet, execute
+from skillgate.bench.plan import Wanted, make_plan
+from skillgate.bench.runner import MAX_ATTEMPTS, Bench, Execution, Quiet, execute
 from skillgate.bench.sandbox import SandboxFailure, local_sandbox
 from skillgate.bench.suite import load_suite
-from skillgate.core import Outcome, Run
+from skillgate.core import Cell, Grade, GradeKind, Outcome, Run
 from skillgate.errors import Interrupted
 from skillgate.skill import Files, parse
 from skillgate.values import Usage
@@ -47,14 +49,16 @@ class Setup:
             load_script(script(none="nothing", head="oracle"), "s"), "s"
         )
         plan = make_plan(
-            list(loaded.units),
-            ["none", "head"],
-            repeats=options.get("repeats", 2),
-            seed=1,
-            agent="scripted",
-            model="scripted",
-            cap_usd_micros=cap,
-            per_run_usd_micros=options.get("per_run", 100_000),
+            Wanted(
+                list(loaded.units),
+                ["none", "head"],
+                repeats=options.get("repeats", 2),
+                seed=1,
+                agent="scripted",
+                model="scripted",
+                cap_usd_micros=options.get("planned", cap),
+                per_run_usd_micros=options.get("per_run", 100_000),
+            )
         )
         self.evaluation = Evaluation(
             key="e",
@@ -239,7 +243,7 @@ def test_what_nobody_foresaw_is_invalid_and_named(tiny_suite: Path, tmp_path: Pa
 
 def test_what_the_cap_cannot_pay_is_skipped_and_the_cap_holds(tiny_suite: Path, tmp_path: Path) -> None:
     with Journal(tmp_path / "j") as journal:
-        setup = one_worker(Setup(tiny_suite, journal, cap=100_015, agent=Faulty(), repeats=3))
+        setup = one_worker(Setup(tiny_suite, journal, cap=100_015, planned=1_000_000, agent=Faulty()))
         runs = execute(setup.evaluation, setup.bench)
     assert [run.outcome for run in runs] == [Outcome.FAILED] * 2 + [Outcome.SKIPPED] * 2
     assert {run.reason for run in runs[2:]} == {NO_MONEY}
@@ -283,6 +287,161 @@ def test_a_second_ctrl_c_kills_the_runs_in_flight_and_tries_none_again(
         (Outcome.INVALID, "the run was interrupted")
     }
     assert attempts == 2
+
+
+class Watching(Quiet):
+    """Remembers what it is told."""
+
+    def __init__(self) -> None:
+        self.starts: list[tuple[int, int]] = []
+        self.ended: list[Cell] = []
+
+    def start(self, label: str, total: int, done: int) -> None:
+        self.starts.append((total, done))
+
+    def finish_run(self, run: Run, ledger: Ledger) -> None:
+        self.ended.append(run.cell)
+
+
+def wave(setup: Setup, repeat: int) -> list[Cell]:
+    return [cell for cell in setup.evaluation.plan.cells if cell.repeat == repeat]
+
+
+def earlier_run(cell: Cell) -> Run:
+    grades = (Grade(grader="g", kind=GradeKind.FAIL_TO_PASS, passed=True),)
+    return Run(cell=cell, outcome=Outcome.PASSED, grades=grades, usage=Usage(usd_micros=77))
+
+
+def attempts(journal: Journal) -> int:
+    return int(journal._db.execute("SELECT COUNT(*) FROM attempts").fetchone()[0])
+
+
+def test_waves_run_what_they_are_asked_and_tell_what_is_known_of_the_whole_plan(
+    tiny_suite: Path, tmp_path: Path
+) -> None:
+    agent, progress = Faulty(*[Failure.API_SERVER] * MAX_ATTEMPTS), Watching()
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, agent=agent, repeats=3, progress=progress))
+        setup.bench = setup.bench._replace(progress=progress)
+        execution = Execution(setup.evaluation, setup.bench)
+        first = execution.run(wave(setup, 0))
+        assert [run.cell for run in first] == wave(setup, 0) == progress.ended
+        assert [run.outcome for run in first] == [Outcome.INVALID, Outcome.FAILED]
+        again = execution.run([*reversed(wave(setup, 0)), *wave(setup, 1)])
+    # what was given up in a wave is not tried again in the next
+    assert again[:2] == (first[1], first[0])
+    assert [run.cell for run in again[2:]] == wave(setup, 1)
+    assert agent.seen == MAX_ATTEMPTS + 1 + 2
+    assert progress.starts == [(6, 0), (6, 2)]
+
+
+def test_a_reused_run_costs_nothing_and_is_not_written_again(tiny_suite: Path, tmp_path: Path) -> None:
+    agent, progress = Faulty(), Watching()
+    asked: list[Cell] = []
+
+    def reuse(cell: Cell) -> Run | None:
+        asked.append(cell)
+        return earlier_run(cell) if cell.arm == "none" else None
+
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, agent=agent))
+        setup.bench = setup.bench._replace(progress=progress)
+        execution = Execution(setup.evaluation, setup.bench, reuse)
+        runs = execution.run(setup.evaluation.plan.cells)
+        assert (attempts(journal), journal.sums()) == (2, (20, 0))
+        assert set(journal.finished("e")) == {
+            cell for cell in setup.evaluation.plan.cells if cell.arm == "head"
+        }
+        execution.run(setup.evaluation.plan.cells)
+    assert asked == list(setup.evaluation.plan.cells) == [run.cell for run in runs]
+    assert execution.reused == {run.cell: run for run in runs if run.cell.arm == "none"}
+    assert {run.usage.usd_micros for run in execution.reused.values()} == {77}
+    assert (agent.seen, setup.ledger.spent_usd_micros, setup.ledger.held_usd_micros) == (2, 20, 0)
+    assert progress.starts == [(4, 2), (4, 4)]
+
+
+def test_what_is_optional_is_left_out_unless_an_earlier_run_fills_it(
+    tiny_suite: Path, tmp_path: Path
+) -> None:
+    agent, progress = Faulty(), Watching()
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, agent=agent, repeats=3))
+        setup.bench = setup.bench._replace(progress=progress)
+        cells = setup.evaluation.plan.cells
+        extras = {cell for cell in cells if cell.arm == "none" and cell.repeat > 0}
+        execution = Execution(
+            setup.evaluation, setup.bench, lambda cell: earlier_run(cell) if cell.repeat == 1 else None
+        )
+        runs = execution.run(cells, extras)
+        assert [run.cell for run in runs] == [c for c in cells if c.arm == "head" or c.repeat < 2]
+        assert (agent.seen, set(execution.reused)) == (3, set(wave(setup, 1)))
+        assert progress.starts == [(5, 2)]
+        # asked for without the excuse, it is run after all
+        assert len(execution.run(cells)) == 6
+    assert (agent.seen, progress.starts[-1]) == (4, (6, 5))
+
+
+def test_what_a_canary_has_refuted_is_forgotten_and_run(tiny_suite: Path, tmp_path: Path) -> None:
+    trusted, agent = True, Faulty()
+
+    def reuse(cell: Cell) -> Run | None:
+        return earlier_run(cell) if trusted and cell.arm == "none" and cell.repeat else None
+
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, agent=agent))
+        execution = Execution(setup.evaluation, setup.bench, reuse)
+        cells = setup.evaluation.plan.cells
+        execution.run(cells)
+        assert (len(execution.reused), agent.seen) == (1, 3)
+        trusted = False
+        execution.forget([*execution.reused, *wave(setup, 0)])
+        runs = execution.run(cells)
+    assert (execution.reused, agent.seen, setup.ledger.spent_usd_micros) == ({}, 4, 40)
+    assert {run.outcome for run in runs} == {Outcome.FAILED}
+
+
+def test_after_a_kill_reuse_happens_again_or_the_cell_is_run_and_the_money_is_right(
+    tiny_suite: Path, tmp_path: Path
+) -> None:
+    """The kill comes after the first wave; the earlier run of one cell is gone by then."""
+    reuse: Callable[[Cell], Run | None] = lambda cell: earlier_run(cell) if cell.arm == "none" else None  # noqa: E731
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, agent=Faulty()))
+        Execution(setup.evaluation, setup.bench, reuse).run(wave(setup, 0))
+    agent = Faulty()
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, agent=agent, resume=True))
+        execution = Execution(
+            setup.evaluation, setup.bench, lambda cell: reuse(cell) if cell.repeat else None
+        )
+        runs = execution.run(setup.evaluation.plan.cells)
+        assert (attempts(journal), journal.sums()) == (3, (30, 0))
+    assert (len(runs), len(execution.reused), agent.seen, setup.ledger.spent_usd_micros) == (4, 1, 2, 30)
+
+
+def test_all_that_runs_is_written_with_its_content(tiny_suite: Path, tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        setup = Setup(tiny_suite, journal, agent=Faulty(), repeats=1)
+        contents = {("tiny/add-double", "none"): "digest"}
+        setup.evaluation = setup.evaluation._replace(contents=contents)
+        runs = execute(setup.evaluation, setup.bench)
+        found = list(scored_runs(tmp_path / "j"))
+        assert journal._db.execute("SELECT arm, content FROM attempts ORDER BY arm").fetchall() == [
+            ("head", ""),
+            ("none", "digest"),
+        ]
+    who = Who("scripted", "scripted")
+    assert found == [Scored("digest", "e/none", "", who, run) for run in runs if run.cell.arm == "none"]
+
+
+def test_workspaces_of_all_waves_are_held_against_each_other(tiny_suite: Path, tmp_path: Path) -> None:
+    with Journal(tmp_path / "j") as journal:
+        setup = one_worker(Setup(tiny_suite, journal, agent=Faulty()))
+        execution = Execution(setup.evaluation, setup.bench)
+        assert {run.outcome for run in execution.run(wave(setup, 0))} == {Outcome.FAILED}
+        (tiny_suite / "repo" / "new.txt").write_text("brought between the waves")
+        runs = execution.run(wave(setup, 1))
+    assert {(run.outcome, "new.txt" in run.reason) for run in runs} == {(Outcome.INVALID, True)}
 
 
 KILLED = """

@@ -21,7 +21,7 @@ from skillgate.bench.agents.agent import NO_PROGRAMS, SKILL_FOLDERS, AgentJob, A
 from skillgate.bench.attempt import Ended, Evaluation, Fairness, attempt
 from skillgate.bench.failure import Failure
 from skillgate.bench.host.owner import LABEL, OWNER_LABEL, owner
-from skillgate.bench.plan import make_plan
+from skillgate.bench.plan import Wanted, make_plan
 from skillgate.bench.sandbox import CommandResult, Limit, Sandbox
 from skillgate.bench.suite import load_suite
 from skillgate.core import Cell, Inject
@@ -86,8 +86,10 @@ class Arena(NamedTuple):
         suite = load_suite(self.folder)
         (unit,) = suite.units
         plan = make_plan(
-            [unit], ["none", "head"], repeats=1, seed=1, agent=agent.name, model="m",
-            cap_usd_micros=1_000_000, per_run_usd_micros=1_000, inject=Inject.SKILL,
+            Wanted(
+                [unit], ["none", "head"], repeats=1, seed=1, agent=agent.name, model="m",
+                cap_usd_micros=1_000_000, per_run_usd_micros=1_000, inject=Inject.SKILL,
+            )
         )  # fmt: skip
         skills = {"none": None, "head": skill}
         evaluation = Evaluation(

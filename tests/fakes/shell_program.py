@@ -21,7 +21,7 @@ from skillgate.bench.agents.program import Launch, Reading, Setting
 from skillgate.bench.attempt import Ended, Evaluation, Fairness, attempt
 from skillgate.bench.failure import Failure
 from skillgate.bench.meter.proxy import Meter, Provider
-from skillgate.bench.plan import make_plan
+from skillgate.bench.plan import Wanted, make_plan
 from skillgate.bench.sandbox import Sandbox, local_sandbox
 from skillgate.bench.suite import load_suite
 from skillgate.config import RunConfig
@@ -174,8 +174,10 @@ class Place(NamedTuple):
         suite = load_suite(self.suite)
         units = {name: (suite, tasks) for name, tasks in suite.units.items()}
         plan = make_plan(
-            list(units), ["none", "head"], repeats=1, seed=1, agent="shell", model=model,
-            cap_usd_micros=100 * AMPLE, per_run_usd_micros=budget,
+            Wanted(
+                list(units), ["none", "head"], repeats=1, seed=1, agent="shell", model=model,
+                cap_usd_micros=100 * AMPLE, per_run_usd_micros=budget,
+            )
         )  # fmt: skip
         run_config = RunConfig(agent="shell", models=(model,), max_turns=max_turns, per_run_tokens=tokens)
         with closing(Meter(Provider("anthropic", url or api.url, KEY), PRICES.price)) as meter:

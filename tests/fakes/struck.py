@@ -15,7 +15,7 @@ from skillgate.bench.attempt import Evaluation
 from skillgate.bench.failure import Failure
 from skillgate.bench.journal import Journal
 from skillgate.bench.meter.ledger import Ledger
-from skillgate.bench.plan import make_plan
+from skillgate.bench.plan import Wanted, make_plan
 from skillgate.bench.runner import Bench, Quiet, execute
 from skillgate.bench.sandbox import CommandResult, Limit, Phase, Sandbox, Session
 from skillgate.bench.suite import Limits, load_suite
@@ -171,14 +171,16 @@ def try_cells(suite: Path, sandbox: Any, agent: Shell, out: Path, **options: Any
     loaded = load_suite(suite)
     arms = options.get("arms", ["head"])
     plan = make_plan(
-        list(loaded.units),
-        arms,
-        repeats=1,
-        seed=1,
-        agent="shell",
-        model="none",
-        cap_usd_micros=10_000_000,
-        per_run_usd_micros=HOLD,
+        Wanted(
+            tasks=list(loaded.units),
+            arms=arms,
+            repeats=1,
+            seed=1,
+            agent="shell",
+            model="none",
+            cap_usd_micros=10_000_000,
+            per_run_usd_micros=HOLD,
+        )
     )
     units = {name: (loaded, tasks) for name, tasks in loaded.units.items()}
     with Journal(out) as journal:

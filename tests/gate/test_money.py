@@ -150,7 +150,9 @@ def test_a_gate_of_greedy_agents_never_goes_above_its_budget(
         sampler.join()
     whole, *parts = Watched.made
     spent = report.spend.spent_usd_micros
-    assert (whole.cap_usd_micros, [part.cap_usd_micros for part in parts]) == (CAP, [CAP // 2] * 2)
+    first, second = (part.cap_usd_micros for part in parts)
+    assert (whole.cap_usd_micros, first) == (CAP, CAP // 2)
+    assert second == CAP - parts[0].spent_usd_micros - parts[0].held_usd_micros
     assert (0.5 if is_cut else 0.9) * CAP < spent + report.spend.held_usd_micros <= whole.most <= CAP
     assert sum(part.spent_usd_micros for part in parts) == spent
     assert (bill(api) == spent) is not is_cut

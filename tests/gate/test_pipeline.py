@@ -13,7 +13,7 @@ from skillgate.bench.plan import ENOUGH_RUNS, expect
 from skillgate.bench.runner import Quiet
 from skillgate.core import ChangeKind, Decision, GateReport, Metric, Outcome
 from skillgate.errors import ConfigError, PrerequisiteError, SuiteError, UsageError
-from skillgate.gate.judge import DELETED, NO_AGENT, NO_SUITE, SAME_CONTENT
+from skillgate.gate.case import DELETED, NO_AGENT, NO_SUITE, SAME_CONTENT
 from skillgate.gate.pipeline import NOTHING, Options, describe_plan, gate_range, gate_skill
 from skillgate.report import json as report_json
 
@@ -256,7 +256,7 @@ def test_a_broken_file_is_named_before_anything_runs(
 
 
 def test_a_budget_below_one_repeat_is_refused(changed: Any, tmp_path: Path) -> None:
-    with pytest.raises(PrerequisiteError, match="cannot pay one repeat"):
+    with pytest.raises(PrerequisiteError, match="cannot pay two repeats"):
         gate(changed, tmp_path, run={"budget_usd": 0.01})
 
 
@@ -275,7 +275,7 @@ def test_several_skills_share_one_cap_and_the_worst_verdict_counts(repo: Any, tm
     decisions = {one.skill: one.verdict.decision for one in report.reports}
     assert list(decisions) == ["skills/bad", "skills/calc", "skills/new"]
     assert decisions["skills/bad"] is report.verdict.decision is Decision.BLOCK
-    assert sum(one.plan.cap_usd_micros for one in report.reports if one.plan) <= 2_000_000
+    assert report.spend.spent_usd_micros + report.spend.held_usd_micros <= 2_000_000
     assert report.spend.spent_usd_micros == sum(one.spend.spent_usd_micros for one in report.reports)
 
 
@@ -287,9 +287,11 @@ def test_the_cap_is_shared_by_the_skills_that_run(repo: Any, tmp_path: Path) -> 
     repo.skill("calc", "Changed.")
     repo.skill("other", "New.")
     repo.commit()
-    report = gate(repo, tmp_path, run={"budget_usd": 0.50})
+    report = gate(repo, tmp_path, run={"budget_usd": 0.64})
     caps = {one.skill: one.plan.cap_usd_micros for one in report.reports if one.plan}
-    assert caps == {"skills/calc": 250_000, "skills/other": 250_000}
+    assert caps["skills/calc"] == 320_000
+    # the second gets what the first left, which was planned for two repeats of three
+    assert caps["skills/other"] == 640_000 - report.reports[0].spend.spent_usd_micros
     for one in report.reports:
         assert one.spend.spent_usd_micros + one.spend.held_usd_micros <= one.spend.cap_usd_micros
 
@@ -304,9 +306,11 @@ def test_two_skills_of_the_same_bytes_are_two_evaluations(repo: Any, tmp_path: P
     report = gate(repo, tmp_path)
     assert [len(one.runs) for one in report.reports] == [6, 6]
     assert report.spend.spent_usd_micros == sum(one.spend.spent_usd_micros for one in report.reports)
-    assert report.spend.spent_usd_micros == sum(
-        r.usage.usd_micros for one in report.reports for r in one.runs
-    )
+    first, second = report.reports  # the runs without a skill are the same, and paid once
+    assert second.spend.reused_runs == 3
+    assert first.spend.spent_usd_micros == sum(run.usage.usd_micros for run in first.runs)
+    fresh = [run for run in second.runs if run.cell.arm != "none"]
+    assert second.spend.spent_usd_micros == sum(run.usage.usd_micros for run in fresh)
 
 
 def test_a_retry_is_paid_for_in_the_report_of_its_skill(changed: Any, tmp_path: Path) -> None:
@@ -326,7 +330,7 @@ def test_a_retry_is_paid_for_in_the_report_of_its_skill(changed: Any, tmp_path: 
 
 
 def test_a_larger_budget_and_more_repeats_continue_what_was_begun(changed: Any, tmp_path: Path) -> None:
-    first = gate(changed, tmp_path, run={"budget_usd": 0.25, "repeats": 2})
+    first = gate(changed, tmp_path, run={"budget_usd": 0.32, "repeats": 2})
     assert first.spend.skipped_runs > 0 or first.reports[0].plan is not None
     notes = Notes()
     second = gate(changed, tmp_path, notes, resume=True, run={"budget_usd": 2.0, "repeats": 3})
@@ -425,8 +429,8 @@ def test_a_plan_learns_what_a_run_costs_from_the_journal(changed: Any, tmp_path:
     text = describe_plan(Path("skills/calc"), "HEAD~1", changed.folder, options)
     assert len(costs) < ENOUGH_RUNS  # so few that the assumption counts where it is dearer
     assert f"(from {len(costs)} earlier runs of these tasks)" in text
-    assert expect(costs, 200_000).usd_micros == 40_000
-    assert expect(costs * 2, 200_000).usd_micros == math.ceil(sum(costs) / len(costs))
+    assert expect({"s/t": costs}, 200_000).usd_micros == 40_000
+    assert expect({"s/t": costs * 2}, 200_000).usd_micros == math.ceil(sum(costs) / len(costs))
 
 
 def test_branching_off_before_the_judge_was_there_does_not_choose_another(repo: Any, tmp_path: Path) -> None:
@@ -493,7 +497,7 @@ def test_sharing_that_leaves_one_repeat_is_refused(repo: Any, tmp_path: Path) ->
     repo.skill("calc", "Changed.")
     repo.skill("dummy", "New.")
     repo.commit()
-    with pytest.raises(PrerequisiteError, match="shared by 2 skills leaves one repeat"):
+    with pytest.raises(PrerequisiteError, match="a share of 2 skills, cannot pay two repeats"):
         gate(repo, tmp_path, suites=("builtin:textkit",), run={"budget_usd": 2.40})
 
 

@@ -14,6 +14,7 @@ import msgspec
 
 from skillgate.core import (
     ArmPair,
+    Calibration,
     Cell,
     ChangeKind,
     Comparison,
@@ -23,14 +24,18 @@ from skillgate.core import (
     Grade,
     GradeKind,
     Interval,
+    Look,
     Metric,
     Outcome,
     Plan,
+    Rate,
     Report,
     Run,
     SignFlip,
     SkillChange,
     Spend,
+    Step,
+    Stop,
     TaskDelta,
     Verdict,
 )
@@ -50,6 +55,9 @@ WITHIN = "within the budget of x1.20."
 UNPROVEN = "whether it stays within the budget of x1.20 is unproven."
 NO_SCORE = "No planned pair of runs has a score in both arms: there is nothing to compare."
 OVER = "over the budget of x1.20."
+
+LEVELS = {2: 0.999212, 3: 0.992645, 4: 0.97797, 5: 0.957751}
+"""The level of the intervals at looks after so many of five repeats."""
 
 Scores = Mapping[str, tuple[Sequence[int], Sequence[int]]]
 """Task -> how many of the four graders passed, per repeat, in either arm."""
@@ -267,6 +275,116 @@ def several() -> GateReport:
     return gate(*reports, verdict=Verdict(decision=Decision.BLOCK, reasons=reasons))
 
 
+def early() -> GateReport:
+    """A harm that is known after three of five repeats; the suite is calibrated."""
+    scores = {
+        "ci-workflows/reusable-test": ((4, 4, 3), (2, 1, 2)),
+        "ci-workflows/composite-cache": ((4, 4, 4), (2, 3, 2)),
+        "ci-workflows/matrix": ((3, 4, 4), (3, 2, 3)),
+        "ci-workflows/release": ((4, 4, 3), (2, 3, 3)),
+        "ci-workflows/lint": ((4, 4, 4), (4, 4, 4)),
+        "ci-workflows/nightly": ((3, 3, 4), (2, 3, 2)),
+        "ci-workflows/docs": ((4, 4, 4), (3, 3, 3)),
+        "ci-workflows/inputs": ((4, 4, 4), (3, 2, 3)),
+    }
+    report = evaluated(
+        "skills/workflow-templates",
+        CHANGED,
+        scores,
+        cost_factor=1.05,
+        decision=Decision.BLOCK,
+        meanings=(WORSE, WITHIN),
+        planned=5,
+        level=LEVELS[3],
+        weight_base=TokenWeight(listing=48, body=1530, references=310),
+        weight_head=TokenWeight(listing=52, body=2635, references=310),
+    )
+    taken = looks(Stop.DECIDED, 2, 3)
+    return gate(msgspec.structs.replace(report, looks=taken, calibration=CALIBRATION))
+
+
+def futile() -> GateReport:
+    """After four of five repeats neither a loss nor its absence is likely to be shown."""
+    scores = {
+        "textkit/fix-wrap": ((3, 4, 3, 1), (2, 3, 1, 4)),
+        "textkit/slugify": ((4, 1, 4, 4), (4, 4, 1, 3)),
+        "textkit/report-file": ((2, 3, 4, 2), (1, 3, 2, 3)),
+        "textkit/add-chunk": ((4, 4, 1, 4), (4, 4, 4, 0)),
+    }
+    report = evaluated(
+        "skills/prose-style",
+        CHANGED,
+        scores,
+        cost_factor=1.02,
+        decision=Decision.INCONCLUSIVE,
+        meanings=(OPEN, WITHIN),
+        planned=5,
+        level=LEVELS[4],
+        weight_base=TokenWeight(listing=40, body=900),
+        weight_head=TokenWeight(listing=40, body=940),
+    )
+    return gate(msgspec.structs.replace(report, looks=looks(Stop.FUTILE, 2, 3, 4)))
+
+
+def reused() -> GateReport:
+    """Ten repeats without the skill are known already; dear tasks have fewer new ones."""
+    known = (3, 3, 2, 3, 3, 4, 3, 3, 2, 3)
+    scores = {
+        "ci-workflows/reusable-test": (known, (4, 4, 4, 4, 4)),
+        "ci-workflows/matrix": ((1, 2, 2, 1, 2, 2, 1, 2, 2, 2), (3, 4, 3)),
+        "ci-workflows/release": ((4,) * 10, (4, 4)),
+        "textkit/fix-wrap": (known, (4, 3, 3, 4, 3)),
+        "textkit/slugify": ((2, 2, 3, 2, 2, 2, 2, 3, 2, 2), (3, 3, 3, 3, 3)),
+        "textkit/report-file": (known[::-1], (4, 4, 4, 4)),
+    }
+    report = evaluated(
+        "skills/careful-ci",
+        NEW,
+        scores,
+        change=ChangeKind.ADDED,
+        cost_factor=1.08,
+        decision=Decision.MERGE,
+        meanings=(BETTER, WITHIN),
+        level=LEVELS[5],
+        reused=54,
+        weight_head=TokenWeight(listing=52, body=1480, references=310),
+    )
+    return gate(msgspec.structs.replace(report, looks=looks(Stop.LAST, 2, 3, 4, 5)))
+
+
+def two_skills() -> GateReport:
+    """Two changed skills under one cap: a block has to stand up to both, and one run is shared."""
+    first, second = early().reports[0], inconclusive().reports[0]
+    spend = msgspec.structs.replace(second.spend, reused_runs=12)
+    reports = (
+        msgspec.structs.replace(first, skills_compared=2, adjusted_p=0.000031, calibration=None),
+        msgspec.structs.replace(second, skills_compared=2, adjusted_p=0.412, spend=spend),
+    )
+    reasons = tuple(f"{first.skill}: {reason}" for reason in first.verdict.reasons)
+    return gate(*reports, verdict=Verdict(decision=Decision.BLOCK, reasons=reasons))
+
+
+def chain() -> GateReport:
+    """Tasks in a row, each with two attempts."""
+    scores = {
+        "hourbook/first-week": ((2, 3, 2, 3), (3, 3, 3, 4)),
+        "hourbook/second-week": ((1, 2, 1, 1), (3, 3, 2, 3)),
+        "relaydesk/go-live": ((2, 2, 3, 2), (4, 4, 4, 4)),
+    }
+    report = evaluated(
+        "skills/small-steps",
+        CHANGED,
+        scores,
+        cost_factor=1.04,
+        decision=Decision.MERGE,
+        meanings=(BETTER, WITHIN),
+        stepped=True,
+        weight_base=TokenWeight(listing=40, body=700),
+        weight_head=TokenWeight(listing=40, body=820),
+    )
+    return gate(report)
+
+
 ALL = {
     "merge": merge,
     "block": block,
@@ -278,6 +396,11 @@ ALL = {
     "scripted": scripted,
     "dropped": dropped,
     "several": several,
+    "early": early,
+    "futile": futile,
+    "reused": reused,
+    "two-skills": two_skills,
+    "chain": chain,
 }
 
 
@@ -335,6 +458,72 @@ def findings(skill: str) -> tuple[Finding, ...]:
     )
 
 
+def looks(stop: Stop, *after: int) -> tuple[Look, ...]:
+    """Looks after so many of five repeats; the run ended at the last."""
+    return tuple(
+        Look(
+            repeats=repeats,
+            planned=5,
+            information=repeats / 5,
+            level=LEVELS[repeats],
+            stop=stop if repeats == after[-1] else None,
+        )
+        for repeats in after
+    )
+
+
+def rate(events: int, trials: int) -> Rate:
+    """How often, with ends near enough for a sample."""
+    half = 2 * math.sqrt(events) / trials
+    return Rate(events=events, trials=trials, low=events / trials - half, high=events / trials + half)
+
+
+CALIBRATION = Calibration(
+    made="2026-11-30T06:00:00Z",
+    skillgate="0.1.0",
+    agent="claude-code",
+    model="claude-haiku-5-5",
+    suites={"ci-workflows": "sha256:77aa01"},
+    tasks=8,
+    runs=160,
+    repeats=5,
+    splits=10_000,
+    seed=7,
+    margin=0.1,
+    level=0.95,
+    false_block=rate(92, 10_000),
+    false_merge=rate(140, 10_000),
+    called_different=rate(180, 10_000),
+    coverage=rate(9_560, 10_000),
+    sd=0.14,
+)
+
+
+def compared(metric: Metric = Metric.PASS_RATIO, **fields: object) -> Comparison:
+    """A comparison of eight tasks with one repeat."""
+    values = {
+        "arms": CHANGED,
+        "tasks": 8,
+        "repeats": 1,
+        "n_pairs": 8,
+        "n_dropped": 0,
+        "base": 0.5,
+        "head": 0.75,
+        "delta": 0.25,
+    }
+    return Comparison(metric=metric, **(values | fields))
+
+
+def bare(*comparisons: Comparison, **fields: object) -> Report:
+    """A report with little in it."""
+    values = {
+        "skill": "s",
+        "change": SkillChange(path="s", kind=ChangeKind.CHANGED),
+        "verdict": Verdict(decision=Decision.HOLD),
+    }
+    return Report(comparisons=comparisons, **(values | fields))
+
+
 def evaluated(
     skill: str,
     arms: ArmPair,
@@ -351,12 +540,16 @@ def evaluated(
     model: str = "claude-haiku-5-5",
     held_usd_micros: int = 0,
     reused: int = 0,
+    planned: int = 0,
+    level: float = 0.95,
+    stepped: bool = False,
     findings: tuple[Finding, ...] = (),
     weight_base: TokenWeight | None = None,
     weight_head: TokenWeight | None = None,
 ) -> Report:
-    """Build the report of a paired run from its scores."""
+    """Build the report of a paired run from its scores; `planned` repeats were to be, where not all ran."""
     scored = [run for task in scores for run in _runs(task, arms, scores[task], cost_factor)]
+    scored = [_with_steps(run) for run in scored] if stepped else scored
     extra = [
         Run(
             cell=Cell(task=sorted(scores)[i % len(scores)], arm=arms[i % 2], repeat=5 + i // 2),
@@ -367,17 +560,27 @@ def evaluated(
     ]
     runs = tuple(scored + extra)
     outcomes = [run.outcome for run in runs]
+    cells = tuple(run.cell for run in runs)
+    left = tuple(
+        Cell(task=task, arm=arm, repeat=repeat)
+        for task in sorted(scores)
+        for repeat in range(len(scores[task][1]), planned)
+        for arm in arms
+    )
+    spent_usd_micros = sum(run.usage.usd_micros for run in runs)
     spend = Spend(
-        spent_usd_micros=sum(run.usage.usd_micros for run in runs),
+        spent_usd_micros=spent_usd_micros * (len(scored) - reused) // max(1, len(scored)),
         held_usd_micros=held_usd_micros,
         cap_usd_micros=5_000_000,
         runs=len(scored),
         invalid_runs=outcomes.count(Outcome.INVALID),
         skipped_runs=outcomes.count(Outcome.SKIPPED),
         reused_runs=reused,
+        saved_runs=len(left),
+        saved_usd_micros=spent_usd_micros * len(left) // max(1, len(scored)),
     )
     plan = Plan(
-        cells=tuple(run.cell for run in runs),
+        cells=cells + left,
         seed=7,
         agent=agent,
         model=model,
@@ -386,7 +589,7 @@ def evaluated(
         expected_run_usd_micros=50_000,
         expected_from="assumed",
     )
-    comparisons = tuple(_comparisons(arms, runs, len(extra)))
+    comparisons = tuple(_comparisons(arms, runs, len(extra), level))
     reasons = _reasons(comparisons, meanings) if meanings else [NO_SCORE]
     if cost_decides:
         reasons.reverse()
@@ -407,16 +610,36 @@ def evaluated(
 def _runs(task: str, arms: ArmPair, scores: tuple[Sequence[int], Sequence[int]], factor: float) -> list[Run]:
     runs = []
     for repeat in range(max(map(len, scores))):
-        for arm, passed, scale in zip(arms, (side[repeat] for side in scores), (1.0, factor), strict=True):
+        for arm, side, scale in zip(arms, scores, (1.0, factor), strict=True):
+            if repeat >= len(side):
+                continue
+            passed = side[repeat]
             own = 1 + (len(task) % 5 - 2) * 0.02 if arm == arms.head else 1
-            tokens = round((30_000 + 700 * repeat + 100 * len(task)) * scale * own)
+            tokens = round((30_000 + 700 * (repeat % 5) + 100 * len(task)) * scale * own)
+            turns = 4 + (tokens // 100) % 3
             usage = Usage(
-                requests=4, input=tokens, output=tokens // 20, usd_micros=tokens // 2, turns=4, tool_calls=6
+                requests=turns,
+                input=tokens,
+                output=tokens // 20,
+                usd_micros=tokens // 2,
+                turns=turns,
+                tool_calls=turns + 2,
             )
             outcome = Outcome.PASSED if passed == len(GRADERS) else Outcome.FAILED
             cell = Cell(task=task, arm=arm, repeat=repeat)
-            runs.append(Run(cell=cell, outcome=outcome, grades=_grades(passed), usage=usage, wall_s=41.5))
+            grades = _grades(passed)
+            runs.append(Run(cell=cell, outcome=outcome, grades=grades, usage=usage, wall_s=tokens / 800))
     return runs
+
+
+def _with_steps(run: Run) -> Run:
+    """Make a chain of four tasks of a run, one for each grader; every third needs a second attempt."""
+    passed = sum(grade.passed for grade in run.grades)
+    steps = tuple(
+        Step(task=f"step-{n}", passed_at=(1 if n % 3 else 2) if n < passed else None)
+        for n in range(min(4, passed + 1))
+    )
+    return msgspec.structs.replace(run, steps=steps, planned_steps=4)
 
 
 def _grades(passed: int) -> tuple[Grade, ...]:
@@ -436,25 +659,26 @@ def _grades(passed: int) -> tuple[Grade, ...]:
     )
 
 
-def _comparisons(arms: ArmPair, runs: Sequence[Run], lost: int) -> list[Comparison]:
+def _comparisons(arms: ArmPair, runs: Sequence[Run], lost: int, level: float) -> list[Comparison]:
     ratios = _by_task(runs, arms, lambda run: run.pass_ratio)
     costs = _by_task(runs, arms, lambda run: run.usage.usd_micros / 1e6)
-    tokens = _by_task(runs, arms, lambda run: float(run.usage.tokens))
     deltas = [task.delta for task in ratios]
     nonzero = sum(delta != 0 for delta in deltas)
-    common = {"arms": arms, "tasks": len(ratios), "n_dropped": (lost + 1) // 2}
-    common["repeats"] = len(ratios[0].base_values) if ratios else 0
-    common["n_pairs"] = sum(len(task.base_values) for task in ratios)
-    geometric = [math.log(h / b) for t in costs for b, h in zip(t.base_values, t.head_values, strict=True)]
+    done = [min(len(task.base_values), len(task.head_values)) for task in ratios]
+    single = sum(abs(len(task.base_values) - len(task.head_values)) for task in ratios)
+    common = {"arms": arms, "tasks": len(ratios), "n_dropped": (lost + 1) // 2, "n_unpaired": single}
+    common["repeats"] = min(done, default=0)
+    common["n_pairs"] = sum(done)
+    geometric = [math.log(h / b) for t in costs for b, h in zip(t.base_values, t.head_values, strict=False)]
     log_cost, wide = _mean(geometric), _spread(deltas) / max(1, len(deltas)) ** 0.5
     cost_half = 2 * _spread(geometric) / max(1, len(costs)) ** 0.5 + 0.02
-    return [
+    found = [
         Comparison(
             metric=Metric.PASS_RATIO,
             **_means(ratios),
             delta=_mean(deltas),
-            interval=_around(_mean(deltas), _noise(ratios)) if ratios else None,
-            generalised=_around(_mean(deltas), 2 * wide + 0.1) if ratios else None,
+            interval=_around(_mean(deltas), _noise(ratios), level) if ratios else None,
+            generalised=_around(_mean(deltas), 2 * wide + 0.1, level) if ratios else None,
             sign_flip=SignFlip(p=min(1.0, 2 / 2**nonzero), nonzero=nonzero),
             by_task=tuple(ratios),
             **common,
@@ -463,23 +687,49 @@ def _comparisons(arms: ArmPair, runs: Sequence[Run], lost: int) -> list[Comparis
             metric=Metric.COST_RATIO,
             **_means(costs),
             delta=math.exp(log_cost),
-            interval=_around(math.exp(log_cost), cost_half) if costs else None,
+            interval=_around(math.exp(log_cost), cost_half, level) if costs else None,
             by_task=tuple(costs),
             **common,
         ),
-        Comparison(metric=Metric.TOKENS, **_means(tokens), delta=_mean([t.delta for t in tokens]), **common),
     ]
+    values = {metric: value for metric, value in _MORE.items() if metric not in _STEPPED or _stepped(runs)}
+    return found + [
+        _plain(metric, _by_task(runs, arms, value), common, level) for metric, value in values.items()
+    ]
+
+
+_STEPPED = (Metric.PASS_AT_1, Metric.PASS_AT_2, Metric.DEPTH)
+_MORE: dict[Metric, Callable[[Run], float]] = {
+    Metric.TOKENS: lambda run: float(run.usage.tokens),
+    Metric.TURNS: lambda run: float(run.usage.turns),
+    Metric.WALL_S: lambda run: run.wall_s,
+    Metric.PASS_AT_1: lambda run: sum(step.passed_at == 1 for step in run.steps) / run.planned_steps,
+    Metric.PASS_AT_2: lambda run: sum(step.passed_at is not None for step in run.steps) / run.planned_steps,
+    Metric.DEPTH: lambda run: float(sum(step.passed_at is not None for step in run.steps)),
+}
+
+
+def _stepped(runs: Sequence[Run]) -> bool:
+    return all(run.steps for run in runs)
+
+
+def _plain(metric: Metric, tasks: Sequence[TaskDelta], common: dict[str, object], level: float) -> Comparison:
+    delta = _mean([task.delta for task in tasks])
+    half = _noise(tasks, pseudo=1 if metric in (Metric.PASS_AT_1, Metric.PASS_AT_2) else 0.01) if tasks else 0
+    interval = _around(delta, half, level) if half else None
+    return Comparison(metric=metric, **_means(tasks), delta=delta, interval=interval, **common)
 
 
 def _reasons(comparisons: Sequence[Comparison], meanings: tuple[str, str]) -> list[str]:
     quality, cost = comparisons[:2]
     base, head = quality.arms
+    level = f"{100 * quality.interval.level:.4g} % interval"
     low, high = (f"{100 * end:+.1f}" for end in (quality.interval.low, quality.interval.high))
     return [
         f"From {base} to {head} the pass ratio changed by {100 * quality.delta:+.1f} points "
-        f"(95 % interval {low} to {high}): {meanings[0]}",
+        f"({level} {low} to {high}): {meanings[0]}",
         f"From {base} to {head} the cost changed by x{cost.delta:.2f} "
-        f"(95 % interval {cost.interval.low:.2f} to {cost.interval.high:.2f}): {meanings[1]}",
+        f"({level} {cost.interval.low:.2f} to {cost.interval.high:.2f}): {meanings[1]}",
     ]
 
 
@@ -504,13 +754,17 @@ def _spread(values: Sequence[float]) -> float:
     return statistics.stdev(values) if len(values) > 1 else 0.0
 
 
-def _noise(tasks: Sequence[TaskDelta]) -> float:
+def _noise(tasks: Sequence[TaskDelta], pseudo: float = 1.0) -> float:
     """Twice the standard error of the mean delta, near enough for a sample."""
     residuals = [x - _mean(s) for t in tasks for s in (t.base_values, t.head_values) for x in s]
     freedom = len(residuals) - 2 * len(tasks)
-    variance = (sum(r * r for r in residuals) + 1) / (freedom + 1)
-    return 2 * (variance * 2 / len(tasks[0].base_values) / len(tasks)) ** 0.5
+    variance = (sum(r * r for r in residuals) + pseudo) / (freedom + 1)
+    shares = sum(1 / len(t.base_values) + 1 / len(t.head_values) for t in tasks)
+    return 2 * (variance * shares) ** 0.5 / len(tasks)
 
 
-def _around(middle: float, half: float) -> Interval:
-    return Interval(low=middle - half, high=middle + half, level=0.95, method="made up for this sample")
+def _around(middle: float, half: float, level: float) -> Interval:
+    """Put an interval around a number; `half` is of one at 95 %."""
+    normal = statistics.NormalDist()
+    half *= normal.inv_cdf((1 + level) / 2) / normal.inv_cdf(0.975)
+    return Interval(low=middle - half, high=middle + half, level=level, method="made up for this sample")

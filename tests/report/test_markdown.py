@@ -187,8 +187,9 @@ def test_inconclusive_says_what_it_does(rule: OnInconclusive, sentence: str, sam
 def test_few_changed_tasks_are_said_instead_of_not_significant(samples) -> None:
     text = markdown.render(samples.inconclusive())
     assert (
-        "- Exact sign-flip test: only 1 of 4 tasks changed; below 6 it cannot reach .05 whatever the "
-        "skill does (least possible p = 1), so it decides nothing here." in text
+        "- Exact sign-flip test: 1 of 4 tasks changed; below 6 it cannot reach .05 whatever the "
+        "skill does (least possible p = 1), so it decides nothing here. SWE-Skills-Bench would call that "
+        "ineffective." in text
     )
     assert "significant" not in text
 
@@ -196,9 +197,9 @@ def test_few_changed_tasks_are_said_instead_of_not_significant(samples) -> None:
 def test_unscored_runs_are_grouped_by_reason(samples) -> None:
     lines = markdown.render(samples.hold()).split("\n")
     start = lines.index("#### What it costs")
-    assert lines[start + 2 : start + 6] == [
-        "- 64 scored runs of 68 planned. Spent \\$1.37 of the \\$5.00 cap, \\$0.50 held for calls of "
-        "unknown cost. 8 runs reused from earlier.",
+    assert [*lines[start + 2 : start + 3], *lines[start + 4 : start + 7]] == [
+        "- 64 scored runs of 68 planned, 8 of them reused from earlier gates (same task, agent, model and "
+        "image). Spent \\$1.20 of the \\$5.00 cap, \\$0.50 held for calls of unknown cost.",
         "- 2 invalid runs (no score): the model API was overloaded (such as: HTTP 529 after 3 attempts)",
         "- 1 invalid run (no score): the sandbox did not start: no space left on device",
         "- 1 skipped run (no score): not started: the rest of the budget could not pay for it",

@@ -9,50 +9,19 @@ from skillgate.core import (
     ArmPair,
     Cell,
     ChangeKind,
-    Comparison,
     Grade,
     GradeKind,
     Inject,
     Interval,
     Metric,
     Outcome,
-    Report,
     Run,
-    SignFlip,
     SkillChange,
-    Spend,
     TaskDelta,
-    Verdict,
 )
 from skillgate.report import rows, wording
-from skillgate.values import TokenWeight, Usage
 
 BASE = ArmPair("base", "head")
-
-
-def quality(**fields: object) -> Comparison:
-    values = {
-        "metric": Metric.PASS_RATIO,
-        "arms": BASE,
-        "tasks": 8,
-        "repeats": 1,
-        "n_pairs": 8,
-        "n_dropped": 0,
-        "base": 0.5,
-        "head": 0.75,
-        "delta": 0.25,
-    }
-    return Comparison(**(values | fields))
-
-
-def report(*comparisons: Comparison, runs: tuple[Run, ...] = (), change: SkillChange | None = None) -> Report:
-    return Report(
-        skill="s",
-        change=change or SkillChange(path="s", kind=ChangeKind.CHANGED),
-        comparisons=comparisons,
-        runs=runs,
-        verdict=Verdict(decision="hold"),
-    )
 
 
 @pytest.mark.parametrize(
@@ -79,13 +48,65 @@ def test_points(delta: float, expected: str) -> None:
     assert wording.points(delta) == expected
 
 
-def test_interval_in_the_unit_of_its_metric() -> None:
+def test_interval_in_the_unit_of_its_metric(samples) -> None:
     value = Interval(low=-0.1, high=1.25, level=0.9, method="m")
     assert wording.interval(value, Metric.PASS_RATIO) == "-10.0 to +125.0"
     assert wording.interval(value, Metric.COST_RATIO) == "x-0.10 to x1.25"
+    assert wording.interval(value, Metric.TOKENS) == "+0 to +1"
+    assert wording.interval(value, Metric.DEPTH) == "-0.1 to +1.2"
     assert wording.interval(None, Metric.PASS_RATIO) == "none"
-    assert wording.interval_title(quality(interval=value)) == "90 % interval"
-    assert wording.interval_title(quality()) == "interval"
+    assert wording.interval_title(samples.compared(interval=value)) == "90 % interval"
+    assert wording.interval_title(samples.compared()) == "interval"
+
+
+@pytest.mark.parametrize(
+    ("level", "expected"),
+    [(0.95, "95 %"), (0.999212, "99.92 %"), (0.992645, "99.26 %"), (0.97797, "97.8 %"), (1 - 1e-9, "100 %")],
+)
+def test_a_level_has_at_most_four_digits(level: float, expected: str) -> None:
+    assert wording.level(Interval(low=0, high=1, level=level, method="m")) == expected
+
+
+@pytest.mark.parametrize(
+    ("numbers", "expected"),
+    [([], "0 repeats"), ([1, 1], "1 repeat"), ([5, 5], "5 repeats"), ([3, 2, 5], "2 to 5 repeats")],
+)
+def test_repeats(numbers: list[int], expected: str) -> None:
+    assert wording.repeats(numbers) == expected
+
+
+@pytest.mark.parametrize(
+    ("rows_of", "changes", "expected"),
+    [
+        ([], {}, "8 tasks, 1 repeat, 8 pairs."),
+        ([(3, 3), (3, 3)], {"n_dropped": 1}, "8 tasks, 3 repeats, 8 of 9 pairs (1 dropped)."),
+        (
+            [(3, 3), (2, 2)],
+            {},
+            "8 tasks, 2 to 3 repeats (fewer where a run costs more), 8 pairs.",
+        ),
+        ([(10, 3), (9, 3)], {"n_unpaired": 13}, "8 tasks, 3 repeats, 8 pairs and 13 more runs of `base`."),
+        ([(3, 4)], {"n_unpaired": 1}, "8 tasks, 3 repeats, 8 pairs and 1 more run of `head`."),
+        ([(3, 4), (4, 3)], {"n_unpaired": 2}, "8 tasks, 3 repeats, 8 pairs and 2 more runs."),
+    ],
+)
+def test_on_how_much_arms_are_compared(
+    rows_of: list[tuple[int, int]], changes: dict[str, int], expected: str, samples
+) -> None:
+    by_task = tuple(
+        TaskDelta(task=str(n), base_values=(0.5,) * base, head_values=(1.0,) * head)
+        for n, (base, head) in enumerate(rows_of)
+    )
+    plan = samples.reused().reports[0].plan
+    said = wording.about(samples.bare(plan=plan), samples.compared(by_task=by_task, **changes))
+    assert said.rpartition(": ")[2] == expected
+
+
+def test_tasks_of_an_even_plan_that_lost_pairs_are_not_called_dear(samples) -> None:
+    uneven = tuple(TaskDelta(task=str(n), base_values=(0.5,) * n, head_values=(1.0,) * n) for n in (2, 3))
+    found = samples.bare(plan=samples.merge().reports[0].plan)
+    said = wording.about(found, samples.compared(by_task=uneven, n_dropped=1))
+    assert said.endswith(": 8 tasks, 2 to 3 repeats, 8 of 9 pairs (1 dropped).")
 
 
 @pytest.mark.parametrize(
@@ -97,70 +118,46 @@ def test_interval_in_the_unit_of_its_metric() -> None:
         (SkillChange(path="s", kind=ChangeKind.DELETED), "was deleted: there is nothing to lint or to run."),
     ],
 )
-def test_change(change: SkillChange, expected: str) -> None:
-    assert wording.change(report(change=change)) == expected
+def test_change(change: SkillChange, expected: str, samples) -> None:
+    assert wording.change(samples.bare(change=change)) == expected
 
 
-@pytest.mark.parametrize(
-    ("test", "expected"),
-    [
-        (None, ""),
-        (
-            SignFlip(p=0.03125, nonzero=6),
-            "Exact sign-flip test on the deltas per task: p = 0.031 (6 of 8 tasks changed).",
-        ),
-        (
-            SignFlip(p=0.0625, nonzero=5),
-            "Exact sign-flip test: only 5 of 8 tasks changed; below 6 it cannot reach .05 whatever the skill "
-            "does (least possible p = 0.0625), so it decides nothing here.",
-        ),
-        (
-            SignFlip(p=1.0, nonzero=0),
-            "Exact sign-flip test: only 0 of 8 tasks changed; below 6 it cannot reach .05 whatever the skill "
-            "does (least possible p = 1), so it decides nothing here.",
-        ),
-    ],
-)
-def test_sign_flip(test: SignFlip | None, expected: str) -> None:
-    assert wording.sign_flip(quality(sign_flip=test)) == expected
-
-
-def test_small_print_of_one_repeat_and_a_perfect_base() -> None:
-    assert rows.small_print(report(quality(base=1.0, head=1.0, delta=0.0))) == [
+def test_small_print_of_one_repeat_and_a_perfect_base(samples) -> None:
+    assert rows.small_print(samples.bare(samples.compared(base=1.0, head=1.0, delta=0.0))) == [
         "No interval: with one scored run per task and arm the noise is not known."
     ]
 
 
-def test_pairs_of_arms_are_never_mixed() -> None:
+def test_pairs_of_arms_are_never_mixed(samples) -> None:
     """The cost between other arms stands with those arms."""
     other = ArmPair("none", "head")
     cost = msgspec.structs.replace(
-        quality(base=0.1, head=0.2, delta=2.0), metric=Metric.COST_RATIO, arms=other
+        samples.compared(base=0.1, head=0.2, delta=2.0), metric=Metric.COST_RATIO, arms=other
     )
-    second = quality(arms=other, base=0.25, delta=0.5)
-    found = report(quality(), second, cost)
+    second = samples.compared(arms=other, base=0.25, delta=0.5)
+    found = samples.bare(samples.compared(), second, cost)
     assert [number.what for number in rows.numbers(rows.judged(found))] == ["pass ratio, this suite (judged)"]
     assert rows.small_print(found)[-1] == (
         "Also `none` → `head`: pass ratio 25.0 % → 75.0 %, +50.0 points; cost x2.00."
     )
 
 
-def test_without_a_scored_pair_nothing_is_judged() -> None:
-    other = quality(arms=ArmPair("none", "head"))
-    found = report(quality(n_pairs=0, n_dropped=8), other)
+def test_without_a_scored_pair_nothing_is_judged(samples) -> None:
+    other = samples.compared(arms=ArmPair("none", "head"))
+    found = samples.bare(samples.compared(n_pairs=0, n_dropped=8), other)
     assert rows.judged(found) is None
     assert rows.arms_of(found) == BASE
     assert rows.small_print(found) == ["Also `none` → `head`: pass ratio 50.0 % → 75.0 %, +25.0 points."]
 
 
-def test_tasks_losses_first_then_gains_then_the_rest() -> None:
+def test_tasks_losses_first_then_gains_then_the_rest(samples) -> None:
     def task(name: str, base: float, head: float) -> TaskDelta:
         return TaskDelta(task=name, base_values=(base,) * 3, head_values=(head,) * 3)
 
     by_task = (task("same", 1, 1), task("up", 0, 0.5), task("down", 1, 0.75), task("gone", 1, 0))
     half = TaskDelta(task="half", base_values=(1.0,), head_values=())
-    cost = quality(metric=Metric.COST_RATIO, by_task=(task("up", 0.1, 0.2), task("down", 0, 0.1)))
-    assert rows.tasks(report(quality(by_task=(*by_task, half)), cost)) == [
+    cost = samples.compared(metric=Metric.COST_RATIO, by_task=(task("up", 0.1, 0.2), task("down", 0, 0.1)))
+    assert rows.tasks(samples.bare(samples.compared(by_task=(*by_task, half)), cost)) == [
         rows.TaskRow("gone", "collapsed", "100.0 %", "0.0 %", "-100.0", "–", "3 + 3"),
         rows.TaskRow("down", "", "100.0 %", "75.0 %", "-25.0", "–", "3 + 3"),
         rows.TaskRow("up", "", "0.0 %", "50.0 %", "+50.0", "x2.00", "3 + 3"),
@@ -178,7 +175,7 @@ def run(
     return Run(cell=Cell(task=task, arm=arm, repeat=0), outcome=outcome, grades=tuple(grades))
 
 
-def test_losses_are_grouped_by_task_and_say_their_output_once() -> None:
+def test_losses_are_grouped_by_task_and_say_their_output_once(samples) -> None:
     runs = (
         run("a", "base", {"x": True, "y": True, "z": False}),
         run("a", "head", {"x": False, "y": True, "z": True}, said="boom"),
@@ -189,46 +186,10 @@ def test_losses_are_grouped_by_task_and_say_their_output_once() -> None:
         run("d", "control", {"x": True}),
         run("d", "head", {"x": False}, said="no base"),
     )
-    assert rows.losses(report(quality(), runs=runs)) == [
+    assert rows.losses(samples.bare(samples.compared(), runs=runs)) == [
         rows.Loss("b", (rows.Grader("x", "1/1", "0/1"), rows.Grader("y", "1/1", "0/1")), "boom"),
         rows.Loss("a", (rows.Grader("x", "1/1", "0/1"),), ""),
     ]
-
-
-def test_a_limited_run_is_said_to_be_scored() -> None:
-    limited = Run(
-        cell=Cell(task="t", arm="head", repeat=0), outcome=Outcome.LIMIT, reason="the agent used up its time"
-    )
-    nameless = Run(cell=Cell(task="t", arm="head", repeat=1), outcome=Outcome.INVALID)
-    assert wording.cost_lines(report(runs=(limited, nameless, limited))) == [
-        "2 limit runs (scored by their graders): the agent used up its time",
-        "1 invalid run (no score): no reason given",
-    ]
-
-
-def test_token_weight() -> None:
-    small, large = TokenWeight(listing=10, body=1000), TokenWeight(listing=12, body=1000, references=5)
-    paid = "Listing is paid on every request, body and references on use."
-    changed = msgspec.structs.replace(report(), weight_base=small, weight_head=large)
-    assert wording.cost_lines(changed) == [
-        "Token weight (cl100k_base): listing 10 → 12 (+2), body 1,000, references 0 → 5 (+5), "
-        f"total 1,010 → 1,017 (+7). {paid}"
-    ]
-    deleted = msgspec.structs.replace(report(), weight_base=small)
-    assert wording.cost_lines(deleted) == [
-        "Token weight (cl100k_base, before): listing 10, body 1,000, references 0, total 1,010."
-    ]
-
-
-def test_money() -> None:
-    spend = Spend(spent_usd_micros=2_410_000, held_usd_micros=50_000, cap_usd_micros=5_000_000, reused_runs=1)
-    assert wording.money(spend) == (
-        "Spent $2.41 of the $5.00 cap, $0.0500 held for calls of unknown cost. 1 run reused from earlier."
-    )
-
-
-def test_no_money_is_no_sentence() -> None:
-    assert wording.money(Spend()) == ""
 
 
 def test_footer_shortens_commits_only(samples) -> None:
@@ -246,19 +207,3 @@ def test_footer_shortens_commits_only(samples) -> None:
     plan = msgspec.structs.replace(report.plan, inject=Inject.PROMPT)
     prompted = msgspec.structs.replace(gate, reports=(msgspec.structs.replace(report, plan=plan),))
     assert wording.footer(prompted)[4] == ("skill", "put into the prompt")
-
-
-def test_two_books_of_a_cost_are_compared() -> None:
-    def cost(metered: int, said: int | None, outcome: Outcome = Outcome.PASSED) -> Run:
-        cell = Cell(task="t", arm="head", repeat=0)
-        return Run(
-            cell=cell, outcome=outcome, usage=Usage(usd_micros=metered), reported_usd_micros=said, reason="x"
-        )
-
-    near = (cost(100_000, 100_999), cost(100_000, None), cost(40, 1), cost(9_000, 1, Outcome.INVALID))
-    assert not [line for line in wording.cost_lines(report(runs=near)) if "books" in line]
-    far = (*near, cost(100_000, 102_000))
-    assert [line for line in wording.cost_lines(report(runs=far)) if "books" in line] == [
-        "By the agent's own books 1 run of 3 cost $0.1020, by the meter $0.1000: the meter's figure counts; "
-        "see whether the price table is of today."
-    ]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from scipy.special import stdtr, stdtrit
 
 from skillgate.core import (
     ArmPair,
@@ -23,6 +24,7 @@ from skillgate.core import (
     Policy,
     Run,
     SignFlip,
+    Step,
     TaskDelta,
 )
 from skillgate.stats.compare import compare, cost_interval_closed, plus2_interval, suite_interval_closed
@@ -62,11 +64,22 @@ def judge(runs: list[Run], **options) -> dict[Metric, Comparison]:
     return {found.metric: found for found in compare(runs, ARMS, cells(runs), **options)}
 
 
+def with_steps(run: Run, *passed_at: int | None, planned: int = 3) -> Run:
+    """Let a run be of a chain that reached so many of its planned tasks."""
+    steps = tuple(Step(task=f"s/{n}", passed_at=at) for n, at in enumerate(passed_at))
+    return replace(run, steps=steps, planned_steps=planned)
+
+
 RUNS = both("s/a", [4, 3, 4], [4, 4, 4]) + both("s/b", [0, 1, 2], [2, 2, 3])
 
 
+UNSTEPPED = [Metric.PASS_RATIO, Metric.COST_RATIO, Metric.TOKENS, Metric.TURNS, Metric.WALL_S]
+
+
 def test_every_metric_in_order():
-    assert [found.metric for found in compare(RUNS, ARMS, cells(RUNS))] == list(Metric)
+    assert [found.metric for found in compare(RUNS, ARMS, cells(RUNS))] == UNSTEPPED
+    stepped = [with_steps(run, 1, 2) for run in RUNS]
+    assert [found.metric for found in compare(stepped, ARMS, cells(RUNS))] == list(Metric)
 
 
 def test_pass_ratio_in_full():
@@ -93,7 +106,25 @@ def test_pass_ratio_in_full():
         delta=pytest.approx(5 / 24),
         sign_flip=SignFlip(p=0.5, nonzero=2),
         by_task=rows,
+        p=found.p,
     )
+
+
+def test_p_belongs_to_the_interval_that_just_touches_no_change():
+    for runs in (RUNS, both("s/a", [4, 3, 4], [2, 2, 3]), both("s/a", [4, 3], [0, 0, 1])):
+        found = judge(runs)[Metric.PASS_RATIO]
+        assert found.p is not None
+        if found.delta == 0 or found.p > 0.5:
+            continue
+        touching = suite_interval_closed(*found.rows, level=1 - found.p)
+        assert (touching.low if found.delta > 0 else touching.high) == pytest.approx(0, abs=1e-9)
+
+
+def test_p_is_one_without_a_change_and_belongs_to_the_pass_ratio_alone():
+    found = judge(both("s/a", [4, 3, 4], [4, 3, 4]))
+
+    assert found[Metric.PASS_RATIO].p == pytest.approx(1)
+    assert {metric for metric, one in found.items() if one.p is not None} == {Metric.PASS_RATIO}
 
 
 def test_generalised_interval_knows_binary_scores():
@@ -209,6 +240,72 @@ def test_nothing_complete_nothing_compared():
     assert compare(runs, ARMS, cells(runs)[:2]) == ()  # the head arm was never planned
 
 
+def test_unequal_repeats_per_task_weigh_every_task_the_same():
+    runs = both("s/a", [4, 4, 4, 4, 4], [0, 0, 0, 0, 0]) + both("s/b", [2, 2], [4, 4])
+
+    found = judge(runs)[Metric.PASS_RATIO]
+
+    assert (found.tasks, found.repeats, found.n_pairs, found.n_dropped, found.n_unpaired) == (2, 2, 7, 0, 0)
+    assert (found.base, found.head, found.delta) == pytest.approx((0.75, 0.5, -0.25))
+    assert [len(row.head_values) for row in found.by_task] == [5, 2]
+
+
+def test_reused_repeats_of_the_base_count_without_a_partner():
+    """Ten known runs of the base and three fresh ones of the head: all thirteen count."""
+    base = [4, 3, 4, 2, 4, 3, 4, 4, 1, 4]
+    runs = both("s/a", base, [2, 3, 2]) + both("s/b", base[::-1], [4, 4, 3])
+
+    found = judge(runs)[Metric.PASS_RATIO]
+
+    assert (found.repeats, found.n_pairs, found.n_dropped, found.n_unpaired) == (3, 6, 0, 14)
+    assert found.by_task[0] == TaskDelta(
+        task="s/a",
+        base_values=tuple(passed / 4 for passed in base),
+        head_values=(0.5, 0.75, 0.5),
+    )
+    assert (found.base, found.head) == pytest.approx((3.3 / 4, 3 / 4))
+    paired = judge([one for one in runs if one.cell.repeat < 3])[Metric.PASS_RATIO]
+    assert paired.n_unpaired == 0
+    widths = [one.interval.high - one.interval.low for one in (found, paired) if one.interval]
+    assert widths[0] < widths[1]
+    assert {one.n_unpaired for one in judge(runs).values()} == {14}
+
+
+def test_a_planned_pair_with_one_run_is_dropped_although_the_base_has_more():
+    """A repeat that both arms were to have counts only as a pair; what the base has alone still counts."""
+    runs = both("s/a", [4, 0, 4, 4, 4], [2, 2])
+    planned = cells(runs)
+    lost = [one for one in runs if str(one.cell) != "s/a [head #2]"]
+
+    found = compare(lost, ARMS, planned)[0]
+
+    assert (found.n_pairs, found.n_dropped, found.n_unpaired) == (1, 1, 3)
+    assert found.by_task == (TaskDelta(task="s/a", base_values=(1.0,) * 4, head_values=(0.5,)),)
+
+
+def test_a_reused_repeat_that_was_not_found_is_no_dropped_pair():
+    runs = both("s/a", [4, 4, 4, 4], [4, 4])
+    found = compare([one for one in runs if str(one.cell) != "s/a [base #4]"], ARMS, cells(runs))[0]
+
+    assert (found.n_pairs, found.n_dropped, found.n_unpaired) == (2, 0, 1)
+
+
+def test_a_task_that_only_one_arm_ran_is_left_out():
+    runs = both("s/a", [4, 3], [4, 4]) + both("s/b", [0] * 5, [])
+
+    found = judge(runs)[Metric.PASS_RATIO]
+
+    assert ([row.task for row in found.by_task], found.n_pairs, found.n_unpaired) == (["s/a"], 2, 0)
+
+
+@pytest.mark.parametrize("missing", ARMS)
+def test_a_missing_arm_leaves_nothing_to_compare(missing):
+    there = [one for one in RUNS if one.cell.arm != missing]
+
+    assert compare(there, ARMS, cells(RUNS)) == ()
+    assert compare(there, ARMS, cells(there)) == ()
+
+
 def test_other_arms_do_not_count():
     extra = [run("s/a", "none", i, 0) for i in range(3)]
 
@@ -233,6 +330,17 @@ def test_one_repeat_has_a_cost_interval_only():
     )
     assert {metric for metric, one in found.items() if one.interval} == {Metric.COST_RATIO}
     assert found[Metric.PASS_RATIO].sign_flip == SignFlip(p=0.5, nonzero=2)
+    assert found[Metric.PASS_RATIO].p is None
+    assert (found[Metric.PASS_RATIO].repeats, found[Metric.PASS_RATIO].n_pairs) == (1, 2)
+
+
+def test_one_fresh_repeat_has_no_interval_however_many_runs_the_base_has():
+    """The noise of the base says nothing of the head's."""
+    found = judge(both("s/a", [4, 3, 4], [3]) + both("s/b", [2, 1, 2], [1]))[Metric.PASS_RATIO]
+
+    assert (found.repeats, found.n_unpaired) == (1, 4)
+    assert (found.interval, found.p) == (None, None)
+    assert found.sign_flip is not None
 
 
 def test_one_repeat_and_one_task_or_the_same_ratio_everywhere_has_no_interval():
@@ -240,6 +348,51 @@ def test_one_repeat_and_one_task_or_the_same_ratio_everywhere_has_no_interval():
 
     assert judge(same)[Metric.COST_RATIO].interval is None
     assert judge(same[:2])[Metric.COST_RATIO].interval is None
+
+
+# --- chains -----------------------------------------------------------------------
+
+
+def test_chains_have_pass_at_one_and_two_and_a_depth():
+    runs = both("s/chain", [4, 4], [4, 4])
+    steps = ((1, None), (2, 1, None), (1, 2, 1), (1, 1, 1))
+    chained = [with_steps(one, *passed_at, planned=4) for one, passed_at in zip(runs, steps, strict=True)]
+
+    found = judge(chained)
+
+    values = {metric: found[metric].by_task[0] for metric in set(Metric) - set(UNSTEPPED)}
+    assert values == {
+        Metric.PASS_AT_1: TaskDelta(task="s/chain", base_values=(0.25, 0.25), head_values=(0.5, 0.75)),
+        Metric.PASS_AT_2: TaskDelta(task="s/chain", base_values=(0.25, 0.5), head_values=(0.75, 0.75)),
+        Metric.DEPTH: TaskDelta(task="s/chain", base_values=(1.0, 2.0), head_values=(3.0, 3.0)),
+    }
+    assert [found[metric].delta for metric in values] == pytest.approx(
+        [values[metric].delta for metric in values]
+    )
+    assert all(found[metric].interval for metric in values)
+    assert {found[metric].sign_flip for metric in values} == {None}
+
+
+def test_a_third_attempt_is_deep_but_not_pass_at_two():
+    found = judge([with_steps(one, 3, None) for one in both("s/chain", [4, 4], [4, 4])])
+
+    assert [found[metric].head for metric in (Metric.PASS_AT_1, Metric.PASS_AT_2, Metric.DEPTH)] == [0, 0, 1]
+
+
+def test_shares_of_steps_stay_within_what_they_can_be():
+    runs = [with_steps(one, *([1] * one.cell.repeat * 3)) for one in both("s/chain", [4, 4], [4, 4])]
+    found = judge(runs)[Metric.PASS_AT_1]
+
+    assert found.interval is not None
+    assert (found.interval.low, found.interval.high) == (-1, 1)
+
+
+def test_one_run_without_steps_and_nothing_is_said_of_them():
+    chained = [with_steps(one, 1) for one in RUNS]
+
+    assert list(judge([*chained[:-1], RUNS[-1]])) == UNSTEPPED
+    others = [run("s/a", "none", 0, 4)]
+    assert list(judge([*chained, *others])) == list(Metric)  # another arm's runs are not asked
 
 
 # --- properties -------------------------------------------------------------------
@@ -262,7 +415,7 @@ def test_swapping_arms_negates_deltas_and_inverts_the_cost_ratio():
         else:
             mirrored = (-b.delta, -b.interval.high, -b.interval.low)
         assert mirrored == pytest.approx((a.delta, a.interval.low, a.interval.high), abs=1e-9)
-        assert a.sign_flip == b.sign_flip
+        assert (a.sign_flip, a.p) == (b.sign_flip, pytest.approx(b.p) if b.p else None)
 
 
 def test_level_and_seed_reach_the_intervals():
@@ -305,10 +458,6 @@ def on_recorded(head: str, seed: int = 0) -> tuple[Comparison, ...]:
     return compare(runs, ArmPair("none", head), cells(runs), seed=seed)
 
 
-def rows_of(found: Comparison) -> tuple[list[tuple[float, ...]], list[tuple[float, ...]]]:
-    return [row.base_values for row in found.by_task], [row.head_values for row in found.by_task]
-
-
 def numbers(interval: Interval) -> list[float]:
     return [interval.low, interval.high]
 
@@ -326,16 +475,18 @@ def test_recorded_pass_ratios(head, delta, ends, flip):
 
     assert (found.tasks, found.repeats, found.n_pairs, found.n_dropped) == (8, 4, 32, 0)
     assert (found.delta, found.sign_flip) == (pytest.approx(delta), flip)
-    assert numbers(suite_interval_closed(*rows_of(found))) == pytest.approx(ends, abs=5e-8)
+    assert numbers(suite_interval_closed(*found.rows)) == pytest.approx(ends, abs=5e-8)
     assert found.interval is not None
     assert numbers(found.interval) == pytest.approx(ends, abs=0.015)
+    half = (ends[1] - ends[0]) / 2
+    assert found.p == pytest.approx(2 * stdtr(48, -abs(delta) * stdtrit(48, 0.975) / half), abs=1e-6)
 
 
 def test_recorded_costs():
     found = on_recorded("harm")[1]
 
     assert found.delta == pytest.approx(1.3060305, abs=5e-8)
-    assert numbers(cost_interval_closed(*rows_of(found))) == pytest.approx([1.0503278, 1.6239842], abs=5e-8)
+    assert numbers(cost_interval_closed(*found.rows)) == pytest.approx([1.0503278, 1.6239842], abs=5e-8)
 
 
 @pytest.mark.parametrize("head", ["harm", "help"])

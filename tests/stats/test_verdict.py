@@ -19,7 +19,19 @@ from skillgate.core import (
     TaskDelta,
     Verdict,
 )
-from skillgate.stats.verdict import benjamini_hochberg, decide, holm, with_findings, worst
+from skillgate.stats.verdict import (
+    TABLE,
+    Cost,
+    Quality,
+    Standing,
+    benjamini_hochberg,
+    decide,
+    decisions,
+    holm,
+    standing,
+    with_findings,
+    worst,
+)
 from skillgate.values import FailOn, Location, Severity
 
 MERGE, HOLD, BLOCK = Decision.MERGE, Decision.HOLD, Decision.BLOCK
@@ -130,6 +142,77 @@ def test_table(quality, cost_ratio, decision, reasons):
     assert decide([quality, cost_ratio], Policy()) == Verdict(decision=decision, reasons=reasons)
 
 
+STATES = {
+    Quality.WORSE: WORSE,
+    Quality.COLLAPSED: COLLAPSED,
+    Quality.BETTER: BETTER,
+    Quality.NO_WORSE: NO_WORSE,
+    Quality.FELL: FELL,
+    Quality.OPEN: OPEN,
+}
+COSTS = {Cost.WITHIN: WITHIN, Cost.UNCLEAR: UNCLEAR, Cost.OVER: OVER}
+
+
+@pytest.mark.parametrize("quality", Quality)
+@pytest.mark.parametrize("column", Cost)
+def test_where_comparisons_stand_is_what_the_verdict_is_read_from(quality, column):
+    found = [STATES[quality], COSTS[column]]
+
+    assert standing(found, Policy()) == Standing(quality, column, *found)
+    assert decide(found, Policy()).decision is TABLE[quality][column]
+
+
+@pytest.mark.parametrize("others", [(), (compared(Metric.COST_RATIO, 1.3, None),)])
+def test_without_a_cost_interval_the_cost_is_unclear(others):
+    assert standing([BETTER, *others], Policy()) == Standing(Quality.BETTER, Cost.UNCLEAR, BETTER, None)
+
+
+@pytest.mark.parametrize(
+    "found",
+    [
+        [],
+        [WITHIN],
+        [compared(Metric.PASS_RATIO, -0.3, None), WITHIN],
+        [replace(WORSE, n_pairs=23, n_dropped=7), WITHIN],
+    ],
+)
+def test_what_cannot_decide_stands_nowhere(found):
+    assert standing(found, Policy()) is None
+
+
+def test_as_many_dropped_as_allowed_still_stand_somewhere():
+    assert standing([replace(WORSE, n_pairs=24, n_dropped=6)], Policy()) is not None
+
+
+def test_the_policy_moves_where_comparisons_stand():
+    lenient = Policy(margin=0.3, max_cost_increase=0.5)
+
+    assert standing([FELL, OVER], Policy())[:2] == (Quality.FELL, Cost.OVER)
+    assert standing([FELL, OVER], lenient)[:2] == (Quality.NO_WORSE, Cost.WITHIN)
+
+
+def test_the_first_comparison_of_a_metric_stands():
+    assert standing([BETTER, WORSE, WITHIN, OVER], Policy()) == Standing(
+        Quality.BETTER, Cost.WITHIN, BETTER, WITHIN
+    )
+
+
+@pytest.mark.parametrize(
+    ("qualities", "costs", "expected"),
+    [
+        ([], Cost, set()),
+        ([Quality.WORSE], Cost, {BLOCK}),
+        ([Quality.BETTER], [Cost.WITHIN, Cost.UNCLEAR], {MERGE}),
+        ([Quality.BETTER, Quality.NO_WORSE], Cost, {MERGE, INCONCLUSIVE, HOLD}),
+        (set(Quality) - {Quality.WORSE}, [Cost.OVER], {HOLD}),
+        ([Quality.COLLAPSED, Quality.FELL], Cost, {HOLD}),
+        (Quality, Cost, {MERGE, INCONCLUSIVE, HOLD, BLOCK}),
+    ],
+)
+def test_decisions_that_can_still_be_reached(qualities, costs, expected):
+    assert decisions(qualities, costs) == expected
+
+
 @pytest.mark.parametrize("others", [(), (compared(Metric.COST_RATIO, 1.3, None),)])
 def test_no_cost_interval_is_unclear(others):
     assert decide([BETTER, *others], Policy()) == Verdict(decision=MERGE, reasons=(BETTER_SAYS, NO_COST_SAYS))
@@ -184,6 +267,12 @@ def test_policy_moves_margin_and_budget():
             OVER_SAYS.replace("over the budget of x1.20", "within the budget of x1.50"),
         ),
     )
+
+
+def test_the_level_of_an_early_look_is_said_with_four_digits():
+    early = replace(WORSE, interval=replace(WORSE.interval, level=0.9992117))
+
+    assert decide([early, WITHIN], Policy()).reasons[0] == WORSE_SAYS.replace("95 %", "99.92 %")
 
 
 def test_first_comparison_of_a_metric_counts():
