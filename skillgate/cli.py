@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 import click
 
 from skillgate import __version__
+from skillgate.calibrating import calibrate
 from skillgate.errors import ExitCode, SkillgateError, UsageError
 from skillgate.output import show as _print
 from skillgate.run_options import cache_folder, checkouts, from_here, options_of, run_options, skill_options
@@ -81,6 +82,9 @@ def _report_bug() -> int:
 @click.version_option(__version__)
 def cli() -> None:
     """Lint Agent Skills, run them against tasks, and gate their pull requests."""
+
+
+cli.add_command(calibrate)
 
 
 @cli.command()

@@ -18,6 +18,7 @@ LEVELS = (
     {"gate", "github"},
     {
         "agents",
+        "calibrating",
         "cli",
         "__main__",
         "console",
