@@ -18,7 +18,7 @@ import click
 
 from skillgate import __version__
 from skillgate.calibrating import calibrate
-from skillgate.errors import ExitCode, SkillgateError, UsageError
+from skillgate.errors import ExitCode, Interrupted, SkillgateError, UsageError
 from skillgate.output import show as _print
 from skillgate.run_options import cache_folder, checkouts, from_here, options_of, run_options, skill_options
 
@@ -415,6 +415,11 @@ def _gate_request(request: ActionRequest) -> tuple[GateReport, Path]:
 
 
 def _finish(gate_report: GateReport, out: Path) -> int:
+    if gate_report.is_partial:
+        hint = "Run the same command with --resume to continue."
+        raise Interrupted(
+            f"interrupted; every finished run is in the journal, the partial report in {out}", hint
+        )
     _print(_render(gate_report, "text"))
     click.echo(f"report.json, comment.md and the journal are in {out}", err=True)
     return ExitCode.OK if gate_report.passes else ExitCode.GATE_FAILED

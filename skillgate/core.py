@@ -365,7 +365,8 @@ class Report(Struct, kw_only=True):
 class GateReport(Struct, kw_only=True):
     """What `report.json` holds: one report per changed skill and the worst verdict.
 
-    `notes` say what a reader of the verdict has to know of how it came about.
+    `notes` say what a reader of the verdict has to know of how it came about; it `is_partial` when
+    somebody stopped the runs.
     """
 
     schema: int = SCHEMA_VERSION
@@ -376,13 +377,14 @@ class GateReport(Struct, kw_only=True):
     fail_on: FailOn = FailOn.ERROR
     verdict: Verdict
     notes: tuple[str, ...] = ()
+    is_partial: bool = False
     spend: Spend = Spend()
     versions: dict[str, str] = {}
 
     @property
     def passes(self) -> bool:
-        """Say whether the gate lets the range through."""
-        return self.verdict.passes(self.policy)
+        """Say whether the gate lets the range through; a partial result never does."""
+        return not self.is_partial and self.verdict.passes(self.policy)
 
     @property
     def is_scripted(self) -> bool:

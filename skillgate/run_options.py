@@ -111,6 +111,7 @@ def options_of(
         comment_id=comment_id,
         python_bin=Path(sys.executable).parent,
         cache=cache_folder(environ),
+        installs_agent=arguments.get("installs_agent", False),
         journal_key=Secret(environ.get("SKILLGATE_JOURNAL_KEY", "")),
         keys={kind: Secret(key) for kind, key in keys.items() if key},
     )

@@ -139,6 +139,12 @@ class Execution:
             self._left_out.add(cell)
         return run is not None or cell in optional
 
+    def finished(self, cells: Sequence[Cell], why: str) -> tuple[Run, ...]:
+        """Return what some cells have after an interruption; the others were not started, for `why`."""
+        self._known |= self._bench.journal.finished(self._evaluation.key)
+        wanted = [cell for cell in cells if cell not in self._left_out]
+        return tuple(self._known.get(cell) or _skipped(cell, why) for cell in wanted)
+
     def forget(self, cells: Iterable[Cell]) -> None:
         """Drop the earlier runs of some cells, which a canary has refuted: asked for again, they are run."""
         for cell in cells:

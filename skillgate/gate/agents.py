@@ -14,7 +14,7 @@ from typing import NamedTuple
 from skillgate.bench.agents.agent import Agent
 from skillgate.bench.agents.api.agent import ApiAgent, ApiSettings
 from skillgate.bench.agents.cli_agent import CliAgent, Installed
-from skillgate.bench.agents.install import pinned, verify
+from skillgate.bench.agents.install import install, pinned, verify
 from skillgate.bench.agents.program import Program
 from skillgate.bench.agents.scripted import ScriptedAgent, load_script
 from skillgate.bench.meter.proxy import Meter, Provider
@@ -40,10 +40,14 @@ _NO_KEYS: Mapping[str, Secret] = MappingProxyType({})
 
 
 class Machine(NamedTuple):
-    """What this machine lends to agents: the folder of their programs, and keys by kind of provider."""
+    """What this machine lends to agents: the folder of their programs, and keys by kind of provider.
+
+    With `installs` a program that is missing there is fetched.
+    """
 
     cache: Path | None = None
     keys: Mapping[str, Secret] = _NO_KEYS
+    installs: bool = False
 
 
 class Hired(NamedTuple):
@@ -157,7 +161,8 @@ def _installed(run: RunConfig, machine: Machine) -> Installed:
     name = str(run.agent)
     if machine.cache is None:
         raise PrerequisiteError("this user has no home folder for agent programs", "Set XDG_CACHE_HOME.")
-    return Installed(programs()[name], verify(name, machine.cache), pinned(name).version)
+    folder = (install if machine.installs else verify)(name, machine.cache)
+    return Installed(programs()[name], folder, pinned(name).version)
 
 
 def _scripted(run: RunConfig, source: Source) -> Hired:

@@ -63,6 +63,15 @@ def changed_skills(repository: Repository, base: str, head: str) -> tuple[Subjec
     return tuple(subjects)
 
 
+def all_skills(repository: Repository, commit: str) -> tuple[Subject, ...]:
+    """Return every skill of a commit as if it were new, sorted by path."""
+    found = sorted(skill_folders(repository.tree(commit)).items())
+    return tuple(
+        Subject(_change(folder, {}, files, None), None, _read(repository, folder, files))
+        for folder, files in found
+    )
+
+
 def misspelt_files(repository: Repository, base: str, head: str) -> tuple[str, ...]:
     """Return the files that a range brings and that are SKILL.md but for the case of their letters."""
     new = repository.tree(head).keys() - repository.tree(base).keys()

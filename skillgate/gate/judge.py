@@ -51,8 +51,15 @@ def not_run(case: Case, config: Config) -> Report:
     return _report(case, config, Verdict(decision=Decision.NOT_RUN, reasons=(case.why_not,)))
 
 
-def judge(case: Case, plan: Plan, court: Court) -> Report:
-    """Run a planned case within its share of the money and draw its report, findings aside."""
+class Judged(NamedTuple):
+    """The report of a case, findings aside; `is_partial` when the user stopped its runs."""
+
+    report: Report
+    is_partial: bool
+
+
+def judge(case: Case, plan: Plan, court: Court) -> Judged:
+    """Run a planned case within its share of the money."""
     config, bench = court.config, court.bench
     key = evaluation_key(case, plan, court.means, config.run)
     ledger = Ledger(plan.cap_usd_micros, *bench.journal.sums(key), whole=bench.ledger)
@@ -61,7 +68,8 @@ def judge(case: Case, plan: Plan, court: Court) -> Report:
     found = run_paired(evaluation, bench._replace(ledger=ledger), config, baselines, court.skills)
     verdict = decide([c for c in found.comparisons if c.arms == case.arms], config.policy)
     verdict = _with_skips(_unless_broken(verdict, found.runs), found.runs, ledger)
-    return replace(
+    verdict = _partial(verdict, found.runs) if found.is_partial else verdict
+    report = replace(
         _report(case, config, replace(verdict, reasons=(*verdict.reasons, *found.notes))),
         plan=plan,
         runs=found.runs,
@@ -74,6 +82,7 @@ def judge(case: Case, plan: Plan, court: Court) -> Report:
         spend=_spend(found, plan, ledger),
         versions=_versions(case, court.means) | _answered(found.runs),
     )
+    return Judged(report, found.is_partial)
 
 
 def conclude(reports: Sequence[Report], config: Config) -> list[Report]:
@@ -131,6 +140,15 @@ def _unless_broken(verdict: Verdict, runs: Sequence[Run]) -> Verdict:
         return verdict
     reason = (
         f"No run in any arm passed {which}: the suite or the sandbox is broken, try `skillgate suite check`."
+    )
+    return Verdict(decision=Decision.INCONCLUSIVE, reasons=(reason, *verdict.reasons))
+
+
+def _partial(verdict: Verdict, runs: Sequence[Run]) -> Verdict:
+    """Decide nothing on what somebody stopped in the middle."""
+    done = sum(run.outcome is not Outcome.SKIPPED for run in runs)
+    reason = (
+        f"Interrupted after {done} of {len(runs)} runs: this is a partial result; continue it with --resume."
     )
     return Verdict(decision=Decision.INCONCLUSIVE, reasons=(reason, *verdict.reasons))
 

@@ -23,12 +23,18 @@ from skillgate.core import (
     Run,
     Stop,
 )
+from skillgate.errors import Interrupted
 from skillgate.stats.compare import compare
 from skillgate.stats.sequential import Design, examine, repeated_p
 
+INTERRUPTED = "not started: the gate was interrupted"
+
 
 class Paired(NamedTuple):
-    """What a paired run gave. `not_needed` cells were planned and not run, as the verdict was known."""
+    """What a paired run gave; `is_partial` when the user stopped it.
+
+    `not_needed` cells were planned and not run, as the verdict was known.
+    """
 
     runs: tuple[Run, ...]
     comparisons: tuple[Comparison, ...]
@@ -37,6 +43,7 @@ class Paired(NamedTuple):
     reused: frozenset[Cell]
     not_needed: tuple[Cell, ...]
     notes: tuple[str, ...]
+    is_partial: bool
 
 
 def run_paired(
@@ -45,7 +52,7 @@ def run_paired(
     """Run the waves of a plan, up to the look that decides; then as many repeats of a third arm.
 
     Args: skills: how many skills of this gate a block has to stand up to.
-    Raises: as `execute`.
+    Raises: PrerequisiteError when the journal cannot be written.
     """
     return _PairedRun(evaluation, bench, config, baselines, skills).play()
 
@@ -89,12 +96,13 @@ class _PairedRun:
         self._earlier: set[Cell] = set()
         self._looks: list[Look] = []
         self._notes: list[str] = []
+        self._is_partial = False
 
     def play(self) -> Paired:
         design = self._design()
         for number, repeats in enumerate(design.repeats):
             self._run(c for c in self._plan.cells if c.arm in self._arms and self._is_due(c, repeats))
-            if number == 0 and not self._confirm(self._arms.base):
+            if number == 0 and not self._is_partial and not self._confirm(self._arms.base):
                 design = self._design()
             self._looks.append(self._look(design, number))
             if self._looks[-1].stop is not None:
@@ -102,7 +110,7 @@ class _PairedRun:
                 break
         used = self._looks[-1].repeats
         third = [arm for arm in self._plan.arms if arm not in self._arms]
-        for arm in third if self._looks[-1].stop is not Stop.BROKEN else ():
+        for arm in third if self._looks[-1].stop is not Stop.BROKEN and not self._is_partial else ():
             self._run(c for c in self._plan.cells if c.arm == arm and c.repeat < used)
             self._confirm(arm)
         return self._result(design)
@@ -131,7 +139,11 @@ class _PairedRun:
     def _run(self, cells: Iterable[Cell]) -> None:
         """Run cells that were not tried before, or take them from other runs."""
         wave = [cell for cell in cells if cell not in self._tried]
-        found = self._execution.run(wave, {cell for cell in wave if self._is_extra(cell)})
+        try:
+            found = self._execution.run(wave, {cell for cell in wave if self._is_extra(cell)})
+        except Interrupted:
+            self._is_partial = True
+            found = self._execution.finished(wave, INTERRUPTED)
         self._tried.update(wave)
         self._runs |= {run.cell: run for run in found}
 
@@ -147,20 +159,19 @@ class _PairedRun:
 
     def _confirm(self, arm: str) -> bool:
         """Hold fresh runs of a baseline against earlier ones; where they differ, run those cells anew."""
-        if not any(cell.arm == arm for cell in self._earlier):
-            return True
+        mine = {cell for cell in self._earlier if cell.arm == arm}
         fresh = [r for c, r in self._runs.items() if c.arm == arm and c.repeat == 0]
-        doubt = canary_verdict(fresh, self._baselines.candidates(arm))
+        doubt = canary_verdict(fresh, self._baselines.candidates(arm)) if mine else ""
         if not doubt:
             return True
         self._baselines.distrust()
-        self._notes.append(f"{len(self._earlier)} runs of earlier gates were not reused. {doubt}")
-        self._execution.forget(self._earlier)
-        again = sorted(cell for cell in self._earlier if not self._is_extra(cell))
-        for cell in self._earlier:
+        self._notes.append(f"{len(mine)} runs of earlier gates were not reused. {doubt}")
+        self._execution.forget(mine)
+        self._earlier -= mine
+        again = sorted(cell for cell in mine if not self._is_extra(cell))
+        for cell in mine:
             del self._runs[cell]
         self._tried -= set(again)
-        self._earlier.clear()
         self._run(again)
         return False
 
@@ -205,6 +216,7 @@ class _PairedRun:
             reused=frozenset(self._execution.reused),
             not_needed=tuple(c for c in self._plan.cells if c not in self._tried and not self._is_extra(c)),
             notes=(*self._notes, *self._refusals()),
+            is_partial=self._is_partial,
         )
 
     def _refusals(self) -> Iterable[str]:

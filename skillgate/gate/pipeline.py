@@ -25,13 +25,20 @@ from skillgate.bench.meter.ledger import Ledger
 from skillgate.bench.meter.purse import Limited, Share
 from skillgate.bench.runner import Bench, Progress
 from skillgate.config import FILE_NAME, Config, LintConfig, RunConfig
-from skillgate.core import SCRIPTED_AGENT, Decision, GateReport, Report, Spend, Verdict
-from skillgate.errors import UsageError, writing
+from skillgate.core import NONE_ARM, SCRIPTED_AGENT, Decision, GateReport, Report, Spend, Verdict
+from skillgate.errors import Interrupted, UsageError, writing
 from skillgate.gate.agents import Machine, check_agent, hire
 from skillgate.gate.calibration_record import FILE_NAME as RECORD_NAME
 from skillgate.gate.calibration_record import load_record
 from skillgate.gate.case import Case, Linter, prepare
-from skillgate.gate.changes import Subject, changed_skills, library_at, misspelt_files, single_subject
+from skillgate.gate.changes import (
+    Subject,
+    all_skills,
+    changed_skills,
+    library_at,
+    misspelt_files,
+    single_subject,
+)
 from skillgate.gate.judge import Court, conclude, evaluation_key, judge, not_run
 from skillgate.gate.means import Means, build_means, task_ids
 from skillgate.gate.planning import (
@@ -63,6 +70,7 @@ RUN_IS_NEW = "`{path}` is new in this range: what it runs with a model counts fr
 BASE_IS_A_GUESS = "no main branch differs from the head: name a base with --base to run anything with a model"
 LINT_IS_NEW = "Its `lint` and `skills` settings count from the next change on."
 MISSPELT = "`{path}` was not looked at: a skill is a file called exactly `SKILL.md`."
+INTERRUPTED = "the gate was interrupted before it ran"
 NOTHING = "no skill changed in this range: nothing to do"
 
 
@@ -72,7 +80,9 @@ class Options(NamedTuple):
     `run` overrides keys of its `run` block; `why_not` says why nothing may run, empty when it may;
     `cache` is the folder for the repositories that suites pin and for agent programs, `keys` are those of
     providers by kind; `journal_key` seals the runs in the journal. A
-    skill that runs `against_itself` shows noise only: no report is written.
+    skill that runs `against_itself` shows noise only: no report is written. `names` are what the report
+    calls the two commits, where they stand for others, `notes` what it adds. With `installs_agent`
+    the program of the agent is fetched when it is missing.
     """
 
     out: Path
@@ -88,6 +98,9 @@ class Options(NamedTuple):
     keys: Mapping[str, Secret] = MappingProxyType({})
     journal_key: Secret = Secret("")
     against_itself: bool = False
+    names: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
+    installs_agent: bool = False
 
     @property
     def checkouts(self) -> Path | None:
@@ -125,11 +138,28 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
             why_not = RUN_IS_NEW.format(path=options.config or FILE_NAME)
         if why_not and config.run.agent not in (None, SCRIPTED_AGENT):  # or a change chose who gets the key
             options = options._replace(why_not=options.why_not or why_not)
+        source.notes += options.notes
         subjects = [s for s in changed_skills(repository, start, tip) if any(map(config.covers, s.paths))]
         source.notes += [MISSPELT.format(path=path) for path in misspelt_files(repository, start, tip)]
         changed = {subject.change.path for subject in subjects}
         library = library_at(repository, tip, changed)
         return _gate(Request(start, tip, subjects, source, library), config, options, progress)
+
+
+def gate_all(folder: Path, revision: str, options: Options, progress: Progress) -> GateReport:
+    """Judge every skill of a revision against no skill: what a schedule asks for.
+
+    Raises: as `gate_range`.
+    """
+    repository = Repository(folder)
+    tip = repository.commit(revision)
+    with tempfile.TemporaryDirectory(prefix="skillgate-") as scratch:
+        mark(Path(scratch))
+        source = RangeSource(repository, tip, tip, Path(scratch))
+        config = _configure(source, options)
+        subjects = [s for s in all_skills(repository, tip) if any(map(config.covers, s.paths))]
+        library = library_at(repository, tip, ())
+        return _gate(Request(NONE_ARM, tip, subjects, source, library), config, options, progress)
 
 
 def gate_skill(folder: Path, against: str, root: Path, options: Options, progress: Progress) -> GateReport:
@@ -147,7 +177,10 @@ def run_against_itself(folder: Path, root: Path, options: Options, progress: Pro
     request, config = _single(folder, str(folder), root, options)
     if config.run.repeats < 2:
         raise UsageError("one repeat shows nothing of run-to-run noise", "Set run.repeats to two or more.")
-    return _gate(request, config, options, progress)
+    report = _gate(request, config, options, progress)
+    if report.is_partial:
+        raise Interrupted("interrupted; every finished run is in the journal", "Run it again with --resume.")
+    return report
 
 
 def describe_plan(folder: Path, against: str, root: Path, options: Options) -> str:
@@ -204,10 +237,11 @@ def _gate(request: Request, config: Config, options: Options, progress: Progress
         progress.note(note)
     if means is not None:
         with closing(means):
-            reports, spend = _run(cases, means, config, options, progress)
+            reports, spend, is_partial = _run(cases, means, config, options, progress)
     else:
-        reports, spend = [not_run(case, config) for case in cases], Spend()
-    report = _assemble(request, conclude(reports, config), spend, config)
+        reports, spend, is_partial = [not_run(case, config) for case in cases], Spend(), False
+    report = _assemble(request, conclude(reports, config), spend, config, options.names)
+    report = msgspec.structs.replace(report, is_partial=is_partial)
     if not options.against_itself:
         _write(options, report)
     return report
@@ -219,7 +253,7 @@ def _means(cases: Sequence[Case], source: Source, config: Config, options: Optio
     if not planned:
         return None
     unsafe = options.allow_unsafe_local
-    machine = Machine(options.cache, options.keys)
+    machine = Machine(options.cache, options.keys, options.installs_agent)
     means = build_means(config, source, options.python_bin, machine, allow_unsafe_local=unsafe)
     try:
         for plan, suites in planned:
@@ -232,8 +266,8 @@ def _means(cases: Sequence[Case], source: Source, config: Config, options: Optio
 
 def _run(
     cases: Sequence[Case], means: Means, config: Config, options: Options, progress: Progress
-) -> tuple[list[Report], Spend]:
-    """Run the cases under one journal and one ledger."""
+) -> tuple[list[Report], Spend, bool]:
+    """Run the cases under one journal and one ledger; say whether somebody stopped it."""
     plans = [(case, case.plan) for case in cases if case.plan is not None]
     keys = "".join(evaluation_key(case, plan, means, config.run) for case, plan in plans)
     with writing(options.out):
@@ -254,13 +288,13 @@ def _run(
         record = load_record(options.out / RECORD_NAME)
         court = Court(config, means, bench, record, skills=len(plans))
         plan_together(cases, config, _history(config, options, means))  # refuses before anything is spent
-        reports = _judge_all(cases, court, _history(config, options, means))
-    return reports, _whole_spend(reports, ledger)
+        reports, is_partial = _judge_all(cases, court, _history(config, options, means))
+    return reports, _whole_spend(reports, ledger), is_partial
 
 
-def _judge_all(cases: Sequence[Case], court: Court, history: History) -> list[Report]:
-    """Judge one case after the other, each planned anew on the money that is left by then."""
-    reports = []
+def _judge_all(cases: Sequence[Case], court: Court, history: History) -> tuple[list[Report], bool]:
+    """Judge one case after the other, each planned anew on the money that is left; say if it was stopped."""
+    reports: list[Report] = []
     for number, case in enumerate(cases):
         if case.plan is None:
             reports.append(not_run(case, court.config))
@@ -271,8 +305,12 @@ def _judge_all(cases: Sequence[Case], court: Court, history: History) -> list[Re
         needs = [need_usd_micros(c, court.config, history) for c in cases[number:]]
         planned = plan_case(case, court.config, history, share_of(left, needs), court.skills)
         history.add(planned)
-        reports.append(judge(planned, planned.plan or case.plan, court))
-    return reports
+        judged = judge(planned, planned.plan or case.plan, court)
+        reports.append(judged.report)
+        if judged.is_partial:
+            rest = (other._replace(why_not=other.why_not or INTERRUPTED) for other in cases[number + 1 :])
+            return [*reports, *(not_run(other, court.config) for other in rest)], True
+    return reports, False
 
 
 def _most_jobs(cases: Sequence[Case]) -> int:
@@ -324,13 +362,16 @@ def _configure(source: Source, options: Options) -> Config:
     return msgspec.structs.replace(config, run=run)
 
 
-def _assemble(request: Request, reports: Sequence[Report], spend: Spend, config: Config) -> GateReport:
+def _assemble(
+    request: Request, reports: Sequence[Report], spend: Spend, config: Config, names: tuple[str, str] | None
+) -> GateReport:
     verdict = Verdict(decision=Decision.NOT_RUN, reasons=(NOTHING,))
     if reports:
         verdict = worst({report.skill: report.verdict for report in reports})
+    base, head = names or (request.base, request.head)
     return GateReport(
-        base=request.base,
-        head=request.head,
+        base=base,
+        head=head,
         reports=tuple(reports),
         policy=config.policy,
         fail_on=config.lint.fail_on,

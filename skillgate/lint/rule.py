@@ -121,6 +121,8 @@ def load_rules(*folders: Path) -> tuple[Rule, ...]:
         if not paths:
             raise RuleError(f"{folder}: there is no rule file", "A rule is a file `<id>.yml`.")
         for path in paths:
+            if path.is_symlink():  # may lead to any file of this machine, and an error quotes what it reads
+                raise RuleError(f"{path}:1: a link", "Put the file itself there.")
             if path.stem in rules:
                 raise RuleError(f"{path}:1: there is a rule `{path.stem}` already", "Choose another id.")
             rules[path.stem] = _read(path, is_ours=folder == folders[0])

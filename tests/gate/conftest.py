@@ -47,6 +47,18 @@ class Repo:
         folder.mkdir()
         self.git("init", "-q", "-b", "main")
 
+    @classmethod
+    def of(cls, folder: Path) -> Repo:
+        """Return a repository that is there."""
+        found = cls.__new__(cls)
+        found.folder = folder
+        return found
+
+    def rev(self, name: str) -> str:
+        """Return the id of a commit."""
+        command = ["git", "-C", str(self.folder), "rev-parse", name]
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
     def git(self, *arguments: str) -> None:
         identity = ("-c", "user.name=t", "-c", "user.email=t@t.invalid", "-c", "commit.gpgsign=false")
         subprocess.run(

@@ -88,3 +88,11 @@ def test_every_program_takes_the_same_setting() -> None:
     assert set(programs()) == {"claude-code", "codex", "gemini", "opencode"}
     assert {program.provider for program in programs().values()} == {"anthropic", "openai", "gemini"}
     assert all(0 < program.memory_mb <= 2048 for program in programs().values())
+
+
+def test_a_missing_program_is_fetched_where_the_machine_installs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))  # no npm there: it gets that far and no further
+    with pytest.raises(PrerequisiteError, match="npm, which fetches agent programs"):
+        hire(config(provider=LOCAL), FolderSource(tmp_path), Machine(cache=tmp_path, installs=True))

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from skillgate.bench.journal import Journal
-from skillgate.core import GateReport, Metric
+from skillgate.core import Decision, GateReport, Metric, Stop
 from skillgate.errors import ExitCode
 from skillgate.report import json as report_json
 
@@ -105,6 +105,25 @@ def test_terminated_it_ends_what_is_in_flight_and_leaves_nothing(repo: Any, tmp_
     assert (children(tmp_path / "scratch"), list((tmp_path / "scratch").iterdir())) == ([], [])
     with Journal(out / "journal.sqlite"):
         pass  # the lock is free
+
+
+def test_what_was_stopped_leaves_a_partial_report_that_decides_nothing(repo: Any, tmp_path: Path) -> None:
+    change(repo, "nothing", "timeout")
+    repo.skill("other", "New too.")
+    repo.git("add", "-A")
+    repo.git("commit", "-q", "--amend", "--no-edit")
+    out = tmp_path / "out"
+    with started(repo, out, tmp_path, 1) as process:
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=15)
+    report = load(out)
+    assert (report.is_partial, report.passes, report.verdict.decision) == (True, False, Decision.INCONCLUSIVE)
+    first, second = report.reports
+    assert first.verdict.reasons[0].startswith("Interrupted after ")
+    assert first.looks[-1].stop is Stop.CUT
+    assert second.verdict.decision is Decision.NOT_RUN
+    assert second.verdict.reasons == ("the gate was interrupted before it ran",)
+    assert "Interrupted after " in (out / "comment.md").read_text()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can mount a small disk")

@@ -97,6 +97,7 @@ def test_a_drop_blocks_at_the_first_look(six: Any, tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.long
 def test_without_early_stops_or_with_three_repeats_there_is_one_look(six: Any, tmp_path: Path) -> None:
     play(six, NOTHING, NOTHING, ORACLE)
     (whole,) = gate(six, tmp_path / "a", stop_early=False).reports
@@ -107,6 +108,7 @@ def test_without_early_stops_or_with_three_repeats_there_is_one_look(six: Any, t
     assert (whole.spend.saved_runs, short.spend.saved_runs) == (0, 0)
 
 
+@pytest.mark.long
 def test_an_open_question_is_looked_at_until_the_end(six: Any, tmp_path: Path) -> None:
     play(six, MIXED, MIXED, MIXED)
     (report,) = gate(six, tmp_path / "out").reports
@@ -143,6 +145,7 @@ def test_money_that_ends_in_the_middle_leaves_the_look_that_was_under_way(six: A
     assert scores.tasks == len(TASKS)
 
 
+@pytest.mark.long
 def test_a_resumed_gate_takes_the_same_looks(six: Any, tmp_path: Path) -> None:
     play(six, MIXED, MIXED, MIXED)
     first = gate(six, tmp_path / "out")
@@ -181,6 +184,7 @@ def test_a_second_gate_reuses_the_baseline_and_pays_for_the_head_and_one_fresh_r
     assert third.spend.reused_runs == 0
 
 
+@pytest.mark.long
 def test_a_baseline_that_no_longer_holds_is_run_again(six: Any, tmp_path: Path) -> None:
     """The script is the same file; what the agent does with it is not what the journal says."""
     play(six, ORACLE, ORACLE, ORACLE)
@@ -197,10 +201,25 @@ def test_a_baseline_that_no_longer_holds_is_run_again(six: Any, tmp_path: Path) 
     assert any("were not reused" in reason for reason in one.verdict.reasons)
 
 
-def spoil(path: Path) -> None:
+@pytest.mark.long
+def test_doubt_about_a_third_arm_leaves_the_pair_that_decided(six: Any, tmp_path: Path) -> None:
+    play(six, ORACLE, ORACLE, ORACLE)
+    out = tmp_path / "out"
+    gate(six, out, stop_early=False, repeats=3)
+    six.skill("calc", "Another text.")
+    six.git("add", "-A")
+    six.git("commit", "-q", "--amend", "--no-edit")
+    spoil(out / "journal.sqlite", "none")
+    (one,) = gate(six, out, stop_early=False, repeats=3).reports
+    assert one.spend.reused_runs == len(TASKS) * 3  # of the base, one of each task beyond the head's
+    assert one.spend.runs == len(TASKS) * (3 + 1 + 3)
+    assert sum("were not reused" in reason for reason in one.verdict.reasons) == 1
+
+
+def spoil(path: Path, arm: str = "%") -> None:
     """Make all earlier runs failures, as a weaker model would have, and seal them well."""
     with closing(sqlite3.connect(path)) as db, db:
-        for number, blob in db.execute("SELECT id, run FROM attempts").fetchall():
+        for number, blob in db.execute("SELECT id, run FROM attempts WHERE arm LIKE ?", (arm,)).fetchall():
             run = msgspec.json.decode(blob, type=Run)
             grades = tuple(msgspec.structs.replace(grade, passed=False) for grade in run.grades)
             worse = msgspec.structs.replace(run, grades=grades, outcome=Outcome.FAILED)

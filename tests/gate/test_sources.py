@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from skillgate.config import Config
-from skillgate.errors import ConfigError, SuiteError
+from skillgate.config import Config, LintConfig
+from skillgate.errors import ConfigError, RuleError, SuiteError
 from skillgate.gate.sources import FolderSource, RangeSource, read_config, read_rules, read_suites
 from skillgate.git import Repository
 
@@ -127,3 +127,15 @@ def test_a_broken_suite_is_named_as_its_user_knows_it(repo: Any, tmp_path: Path)
     with pytest.raises(SuiteError) as caught:
         read_suites(source(repo, tmp_path), ["suites/tiny"])
     assert caught.value.message == "suites/tiny/tasks/add-double/task.yml:2: unknown key `prompts`"
+
+
+def test_a_rule_that_is_a_link_is_not_read(tmp_path: Path) -> None:
+    """It may lead to any file of this machine, and what is wrong with that would be quoted."""
+    secret = tmp_path / "secret"
+    secret.write_text("key: sk-not-for-a-log\n")
+    (tmp_path / "our-rules").mkdir()
+    (tmp_path / "our-rules/stolen.yml").symlink_to(secret)
+    config = Config(lint=LintConfig(rule_files=("our-rules",)))
+    with pytest.raises(RuleError, match="a link") as caught:
+        read_rules(FolderSource(tmp_path), config)
+    assert "sk-not-for-a-log" not in f"{caught.value.message}{caught.value.hint}"
