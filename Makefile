@@ -5,10 +5,14 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 IMAGE ?= skillgate-base:bookworm-2
 
-.PHONY: agents local-model demo test coverage format clean
+.PHONY: agents local-model demo screenshot test coverage format clean
 
 demo: $(RUNTIME)
 	$(BIN)/skillgate demo --out skillgate-demo $(if $(SCENARIO),--scenario $(SCENARIO))
+
+screenshot: $(DEV)
+	$(BIN)/skillgate demo --out skillgate-demo
+	$(BIN)/python benchmarks/screenshot.py skillgate-demo/comment.md docs/comment.png
 
 test: $(DEV)
 	$(BIN)/ruff format --check .

@@ -34,13 +34,14 @@ def stopped(stdout: TextIO) -> Iterator[None]:
     try:
         yield
     finally:
-        print(f"::{token}::", file=stdout, flush=True)
+        # On a line of its own: behind a line left open it would be no command, and all later ones void.
+        print(f"\n::{token}::", file=stdout, flush=True)
 
 
 def write_outputs(path: Path, outputs: Mapping[str, str]) -> None:
     """Append step outputs; a random delimiter keeps a value from ending itself early."""
     delimiter = f"skillgate_{secrets.token_hex(16)}"
-    with path.open("a", encoding="utf-8") as file:
+    with path.open("a", encoding="utf-8", errors="replace", newline="\n") as file:
         file.writelines(f"{name}<<{delimiter}\n{value}\n{delimiter}\n" for name, value in outputs.items())
 
 
@@ -57,4 +58,6 @@ def write_summary(path: Path, markdown: str) -> None:
 
 
 def _escape(text: str) -> str:
+    # A name that is no UTF-8 holds half a character, which no log can take.
+    text = text.encode("utf-8", "replace").decode()
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from skillgate.core import SCRIPTED_AGENT, SCRIPTED_LABEL, Calibration, FlakyTask, Rate
-from skillgate.report.escape import clean
+from skillgate.report.escape import clean, no_commands
 from skillgate.report.json import write
 
 MAX_FLAKY = 10
@@ -19,7 +19,7 @@ def render(record: Calibration, notes: Sequence[str] = ()) -> str:
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     table = [_align(row, widths) for row in rows]
     parts = [_heading(record), table, [SCOPE], _noise(record), [clean(note) for note in notes]]
-    return "\n\n".join("\n".join(part) for part in parts if part) + "\n"
+    return no_commands("\n\n".join("\n".join(part) for part in parts if part) + "\n")
 
 
 def dump(record: Calibration) -> str:

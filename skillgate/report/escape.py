@@ -12,15 +12,22 @@ import re
 import unicodedata
 
 CUT = "…"
-_FILLERS = "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2800\u3164\ufe00-\ufe0f\uffa0\U000e0100-\U000e01ef"
+_FILLERS = (
+    "\u034f\u115f\u1160\u17b4\u17b5\u180b-\u180f\u2065\u2800\u3164\ufe00-\ufe0f\uffa0\ufff0-\ufff8"
+    "\U00016fe4\U0001d159\U000e0000-\U000e0fff"
+)
 _ZERO_WIDTH = re.compile(f"[{_FILLERS}]")
+MAX_MARKS = 4  # on one letter; more of them draw over the lines above and below
+MAX_BACKTICKS = 40  # in a row; GitHub takes a fence of more than 80 for plain text, and reads what is inside
 _ACTIVE = re.compile(r"[\\`*_\[\]<>|~&$#]")
 _OPENS_BLOCK = re.compile(r"^([-+=]|\d+(?=[.)]))")
-# What GitHub links by itself even after a backslash: mentions, issues, commits, URLs, mail; and
+# What GitHub links by itself even after a backslash: mentions, issues, commits, advisories, URLs, mail; and
 # what it turns into a formula or an emoji. `$` before a digit is money.
 _LINKS_ITSELF = re.compile(
-    r"@|#\d|://|www\.|gh-\d|\b(?=[a-f]*\d)[0-9a-f]{7,40}\b|:[\w+-]+:|\$(?!\d)", re.IGNORECASE
+    r"@|#\d|://|www\.|gh-\d|(?:ghsa|cve)-|(?<![0-9a-z])[0-9a-f]{7,40}(?![0-9a-z])|:[\w+-]+:|\$(?!\d)",
+    re.IGNORECASE,
 )
+_COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)  # what a runner of GitHub takes for one, in any log
 
 
 def clean(text: str, limit: int = 500) -> str:
@@ -30,7 +37,7 @@ def clean(text: str, limit: int = 500) -> str:
 
 def code(text: str, limit: int = 160) -> str:
     """Show text as a Markdown code span; its fence is longer than any run of backticks inside."""
-    content = clean(text, limit) or "(empty)"
+    content = _short_runs(clean(text, limit)) or "(empty)"
     fence = "`" * (_longest_run(content) + 1)
     pad = " " if content.startswith("`") or content.endswith("`") else ""
     return f"{fence}{pad}{content}{pad}{fence}"
@@ -41,6 +48,11 @@ def prose(text: str, limit: int = 500) -> str:
     parts = re.split(r"`([^`]+)`", clean(text, limit))
     pieces = [code(part, limit) if index % 2 else _words(part) for index, part in enumerate(parts)]
     return _OPENS_BLOCK.sub(_escape_opening, _join(pieces))
+
+
+def no_commands(text: str) -> str:
+    """Break up in a printed text what the runner of a job would take for one of its commands."""
+    return _COMMAND.sub(lambda found: f"{found[0][:-1]} {found[0][-1]}", text)
 
 
 def last_lines(text: str, limit: int = 12, width: int = 160) -> list[str]:
@@ -54,7 +66,7 @@ def last_lines(text: str, limit: int = 12, width: int = 160) -> list[str]:
 
 def fenced(text: str) -> str:
     """Show the end of a program's output as a code block."""
-    body = "\n".join(last_lines(text))
+    body = _short_runs("\n".join(last_lines(text)))
     fence = "`" * max(3, _longest_run(body) + 1)
     return f"{fence}text\n{body}\n{fence}"
 
@@ -70,7 +82,12 @@ def row(*cells: str) -> str:
 
 
 def _visible(text: str) -> str:
-    return "".join(_show(character) for character in _ZERO_WIDTH.sub("", text))
+    shown, marks = "", 0
+    for character in _ZERO_WIDTH.sub("", text):
+        piece = _show(character)
+        marks = marks + 1 if unicodedata.category(character) in ("Mn", "Me") else 0
+        shown += piece if marks <= MAX_MARKS else ""
+    return shown
 
 
 def _show(character: str) -> str:
@@ -85,6 +102,10 @@ def _show(character: str) -> str:
 
 def _clip(text: str, limit: int) -> str:
     return text if len(text) <= limit else text[: limit - 1].rstrip() + CUT
+
+
+def _short_runs(text: str) -> str:
+    return re.sub(f"`{{{MAX_BACKTICKS},}}", "`" * (MAX_BACKTICKS - 1) + CUT, text)
 
 
 def _longest_run(text: str) -> int:

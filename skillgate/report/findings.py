@@ -8,14 +8,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from skillgate.core import SCHEMA_VERSION, Finding
-from skillgate.report.escape import clean
+from skillgate.report.escape import clean, no_commands
 from skillgate.report.json import write
 from skillgate.report.wording import count, tally
 
 MAX_LINE = 110
 _LEAD = 40
 _TAB = 4
-_COMMAND = re.compile(r"^\s*::|##\[", re.MULTILINE)  # what a runner of GitHub takes for one, in any log
 
 
 class Counts(NamedTuple):
@@ -49,8 +48,7 @@ def render_text(findings: Sequence[Finding], sources: Mapping[str, str], counts:
         for at, finding in enumerate(findings)
     ]
     summary = " ".join([_summary(findings, counts), *_suppressed(counts)])
-    text = "\n".join([*blocks, summary]) + "\n"
-    return _COMMAND.sub(lambda found: f"{found[0][:-1]} {found[0][-1]}", text)
+    return no_commands("\n".join([*blocks, summary]) + "\n")
 
 
 def render_json(findings: Sequence[Finding], counts: Counts) -> str:

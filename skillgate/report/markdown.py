@@ -7,12 +7,13 @@ stays under GitHub's limit by cutting rows, which it says.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from urllib.parse import quote
 
-from skillgate.core import SCRIPTED_LABEL, Decision, Finding, GateReport, Report
-from skillgate.report import costs, rows, wording
+from skillgate.core import Finding, GateReport, Report
+from skillgate.report import costs, opening, rows, wording
 from skillgate.report.escape import code, fenced, html_code, prose, row
+from skillgate.report.opening import ICONS
 from skillgate.values import FailOn, Severity, Struct
 
 BUDGET = 60_000
@@ -22,13 +23,6 @@ MIN_SECTION = 4_000
 MAX_GRADERS = 6
 _NOTE_ROOM = 400
 
-_ICONS = {
-    Decision.MERGE: "✅",
-    Decision.NOT_RUN: "⚪",
-    Decision.INCONCLUSIVE: "🟡",
-    Decision.HOLD: "🟠",
-    Decision.BLOCK: "⛔",
-}
 _LEVELS = {Severity.ERROR: "🟥", Severity.WARNING: "🟧", Severity.NOTE: "🟦"}
 
 
@@ -48,7 +42,11 @@ def render(report: GateReport, *, comment_id: str = "default", links: Links | No
     """Write the comment: at most `BUDGET` characters, the marker on its first line."""
     links = links or Links()
     several = len(report.reports) > 1
-    top = [f"{marker(comment_id)}\n{_headline(report)}", _consequence(report)]
+    top = [
+        f"{marker(comment_id)}\n{opening.headline(report)}",
+        opening.consequence(report),
+        opening.next_step(report),
+    ]
     top += [f"⚠️ {prose(note)}" for note in report.notes[:MAX_NOTES]]
     top += [_overview(report, links)] if several else []
     end = _footer(report, links)
@@ -74,27 +72,29 @@ def _bullets(lines: Iterable[str], room: int, links: Links) -> str:
 # --- first screen -----------------------------------------------------------------
 
 
-def _headline(gate: GateReport) -> str:
-    verdict = wording.headline(gate)
-    return f"### {_ICONS[verdict.decision]} {verdict.decision}: {prose(wording.why(verdict))}"
-
-
-def _consequence(gate: GateReport) -> str:
-    label = f"**{SCRIPTED_LABEL}** · " if gate.is_scripted else ""
-    return label + prose(wording.consequence(gate))
-
-
 def _overview(gate: GateReport, links: Links) -> str:
-    head = row("skill", "verdict", "pass ratio and cost", "findings") + "\n|---|---|---|---|"
-    return _cut(head, [_overview_row(report) for report in rows.worst_first(gate)], MAX_OVERVIEW, links)
+    reports = rows.worst_first(gate)
+    judged = [report for report in reports if rows.judged(report)]
+    labels = {wording.label(report) for report in judged}
+    arms = {rows.compared(report) for report in judged}
+    label = f" ({labels.pop()})" if len(labels) == 1 and "" not in labels else ""
+    compared = f", {prose(arms.pop())}" if len(arms) == 1 else ""
+    head = row("skill", "verdict", f"pass ratio{compared}{label}", "cost", "findings")
+    head += "\n|---|---|---|---|---|"
+    each = [_overview_row(report, not label, not compared) for report in reports]
+    return _cut(head, each, MAX_OVERVIEW, links)
 
 
-def _overview_row(report: Report) -> str:
+def _overview_row(report: Report, with_label: bool, with_arms: bool) -> str:
     pair = rows.judged(report)
-    numbers = prose(wording.in_short(pair.quality, pair.cost)) if pair else rows.NOTHING
-    label = f"**{wording.label(report)}**<br>" if wording.label(report) else ""
-    verdict = f"{_ICONS[report.verdict.decision]} {report.verdict.decision}"
-    return row(code(report.skill), verdict, label + numbers, wording.tally(report.findings))
+    numbers, cost = rows.NOTHING, rows.NOTHING
+    if pair:
+        label = f"**{wording.label(report)}**<br>" if with_label and wording.label(report) else ""
+        arms = f"{prose(rows.compared(report))}: " if with_arms else ""
+        numbers = label + arms + wording.ratios(pair.quality)
+        cost = f"{wording.times(pair.cost.delta)}{wording.bracket(pair.cost)}" if pair.cost else cost
+    verdict = f"{ICONS[report.verdict.decision]} {report.verdict.decision}"
+    return row(code(report.skill), verdict, numbers, cost, wording.tally(report.findings))
 
 
 # --- one skill --------------------------------------------------------------------
@@ -107,7 +107,8 @@ def _folded(gate: GateReport, room: int, links: Links) -> list[str]:
     for index, report in enumerate(reports):
         share = min(room, max(MIN_SECTION, room // (len(reports) - index)))
         head = _summary(report, is_open=index == 0)
-        inner = _section(report, gate.fail_on, report.verdict.reasons, share - len(head) - 20, links)
+        told = opening.is_numbers(gate) and report is rows.decisive(gate)  # the first reason is on top
+        inner = _section(report, gate.fail_on, report.verdict.reasons[told:], share - len(head) - 20, links)
         block = _text([head, inner, "</details>"])
         if len(block) > room:
             return [*blocks, _cut_note(len(reports) - index, "skill", links)]
@@ -120,7 +121,7 @@ def _summary(report: Report, is_open: bool) -> str:
     decision, pair = report.verdict.decision, rows.judged(report)
     change = f", {wording.points(pair.quality.delta)} points" if pair else ""
     label = f" ({wording.label(report)})" if wording.label(report) else ""
-    title = f"{_ICONS[decision]} {html_code(report.skill)} <b>{decision}</b>{change}{label}"
+    title = f"{ICONS[decision]} {html_code(report.skill)} <b>{decision}</b>{change}{label}"
     return f"<details{' open' if is_open else ''}>\n<summary>{title}</summary>"
 
 
@@ -181,20 +182,29 @@ def _loss(loss: rows.Loss) -> str:
 
 def _findings(report: Report, fail_on: FailOn, room: int, links: Links) -> str:
     title = f"#### Findings: {wording.tally(report.findings)} (fail-on: {fail_on})"
-    found = [_finding(finding, links) for finding in rows.severest_first(report.findings)]
+    found, told = [], set[tuple[str, str]]()
+    for finding in rows.severest_first(report.findings):
+        remarks = {(finding.rule, text) for text in (finding.hint, finding.evidence)}
+        found.append(_finding(finding, links, told))
+        told |= remarks
     return _block(title, "", found, room, links)
 
 
-def _finding(finding: Finding, links: Links) -> str:
+def _finding(finding: Finding, links: Links, told: Collection[tuple[str, str]]) -> str:
+    """Write a finding; what its rule has said already under another one is not said again."""
     place = code(str(finding.where))
-    where = f"[{place}]({_line_url(finding, links)})" if links.blob_url else place
+    url = _line_url(finding, links)
+    where = f"[{place}]({url})" if url else place
     level = f"{_LEVELS[finding.severity]} {finding.severity}"
     line = f"- {level} {where} {code(finding.rule)}: {prose(finding.statement)}"
-    return "<br>".join([line, *(prose(text, 300) for text in (finding.hint, finding.evidence) if text)])
+    remarks = [text for text in (finding.hint, finding.evidence) if text and (finding.rule, text) not in told]
+    return "<br>".join([line, *(prose(text, 300) for text in remarks)])
 
 
 def _line_url(finding: Finding, links: Links) -> str:
-    """GitHub shows lines of a Markdown file only in its plain view."""
+    """Link to the line, which GitHub shows only in the plain view; a path that climbs gets no link."""
+    if not links.blob_url or {".", ".."} & set(finding.where.path.split("/")):
+        return ""
     path = quote(finding.where.path, errors="replace")
     return f"{links.blob_url.rstrip('/')}/{path}?plain=1#L{finding.where.line}"
 

@@ -45,6 +45,19 @@ def worst_first(gate: GateReport) -> list[Report]:
     return sorted(gate.reports, key=lambda report: (-report.verdict.decision.rank, report.skill))
 
 
+def decisive(gate: GateReport) -> Report | None:
+    """Return the skill whose first reason is the verdict's, None where the gate has one of its own."""
+    first = wording.why(gate.verdict)
+    for report in worst_first(gate):
+        reason = wording.why(report.verdict)
+        if report.verdict.decision is gate.verdict.decision and first in (
+            reason,
+            f"{report.skill}: {reason}",
+        ):
+            return report
+    return None
+
+
 def severest_first(findings: Iterable[Finding]) -> list[Finding]:
     """Return the findings, errors first, then what is new, then by place."""
     return sorted(findings, key=lambda finding: finding.order)

@@ -17,7 +17,7 @@ from rich.text import Text
 
 from skillgate.core import SCRIPTED_LABEL, Decision, Finding, GateReport, Report, Verdict
 from skillgate.report import costs, rows, wording
-from skillgate.report.escape import clean, last_lines
+from skillgate.report.escape import clean, last_lines, no_commands
 from skillgate.values import FailOn, Severity
 
 _STYLES = {
@@ -45,7 +45,7 @@ def render(report: GateReport, width: int = 100, color: bool = False) -> str:
         legacy_windows=False,
     )
     _print(console, report)
-    return "\n".join(line.rstrip() for line in out.getvalue().split("\n"))
+    return no_commands("\n".join(line.rstrip() for line in out.getvalue().split("\n")))
 
 
 def _print(console: Console, gate: GateReport) -> None:

@@ -147,6 +147,30 @@ def consequence(gate: GateReport) -> str:
     return f"The gate {'passes' if gate.passes else 'fails'}{rule}."
 
 
+def glance(quality: Comparison, cost: Comparison | None, reason: str) -> str:
+    """Say what two arms show, first what `reason` is about; nothing where it is about neither number."""
+    parts = [f"pass ratio {ratios(quality)}"] + ([f"cost {times(cost.delta)}{bracket(cost)}"] if cost else [])
+    if is_about_cost(reason):
+        return "; ".join(reversed(parts))
+    return "; ".join(parts) if _is_about("pass ratio", reason) else ""
+
+
+def is_about_cost(reason: str) -> bool:
+    """Say whether the reason of a verdict is what a change costs."""
+    return _is_about("cost", reason)
+
+
+def _is_about(number: str, reason: str) -> bool:
+    # It begins so: what others wrote may hold the same words further on.
+    return reason.startswith("From ") and f" the {number} changed by " in reason
+
+
+def ratios(quality: Comparison) -> str:
+    """Say how the pass ratio differs, with its interval."""
+    values = f"{percent(quality.base)} → {percent(quality.head)}"
+    return f"{values}, {points(quality.delta)} points{bracket(quality)}"
+
+
 def label(report: Report) -> str:
     """Return what must stand beside every number of the scripted agent, else nothing."""
     return SCRIPTED_LABEL if report.plan is not None and report.plan.is_scripted else ""
@@ -202,11 +226,8 @@ def _alone(judged: Comparison) -> str:
 def in_short(quality: Comparison, cost: Comparison | None) -> str:
     """Say in one line what two arms show."""
     base, head = quality.arms
-    ratios = f"{percent(quality.base)} → {percent(quality.head)}"
     money = f"; cost {times(cost.delta)}{bracket(cost)}" if cost else ""
-    return (
-        f"`{base}` → `{head}`: pass ratio {ratios}, {points(quality.delta)} points{bracket(quality)}{money}"
-    )
+    return f"`{base}` → `{head}`: pass ratio {ratios(quality)}{money}"
 
 
 # --- the gate ---------------------------------------------------------------------

@@ -148,6 +148,7 @@ def test_the_log_holds_annotations_and_what_the_gate_prints_is_no_command(runner
         "::notice title=skillgate::Linted and evaluated: a branch of this repository.",
         f"::stop-commands::{token}",
         "::warning::from the gate",
+        "",
         f"::{token}::",
         "::error file=skills/demo/SKILL.md,line=2,col=7,title=name-format::::error::the name is wrong",
         "::add-mask::ghs_fake",

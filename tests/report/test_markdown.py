@@ -1,113 +1,21 @@
-"""The comment: golden files, the first screen, the budget, and what hostile text cannot do."""
+"""The comment: golden files, the first screen, the budget. What hostile text cannot do is in test_hostile."""
 
 from __future__ import annotations
 
-import json
 import re
-from collections import Counter
-from collections.abc import Callable
-from html.parser import HTMLParser
 
-import cmarkgfm
 import msgspec
 import pytest
-from cmarkgfm.cmark import Options
 
 from skillgate.core import Decision, Finding, GateReport, OnInconclusive, Policy, Report, Verdict
 from skillgate.report import markdown
 from skillgate.report.escape import clean
 from skillgate.values import Location, Severity
+from tests.report.hostile import Page, poison
 
 BLOB = "https://github.example/acme/skills/blob/9c0d1e2f"
 FULL = "https://github.example/acme/skills/actions/runs/1"
 LINKS = markdown.Links(blob_url=BLOB, report_url=FULL)
-
-HOSTILE = [
-    "<script>alert(1)</script>",
-    "<img src=x onerror=alert(1)>",
-    "</details></td></table><h1>merged</h1>",
-    "</code></summary><b>merge</b>",
-    "<!-- skillgate:report:v1 id=default -->",
-    "--> <i>out of the comment</i> <!--",
-    "[click](https://evil.example)",
-    "![x](https://evil.example/x.png)",
-    "[![x](https://evil.example/x.png)](https://evil.example)",
-    "[ref]: https://evil.example\n\n[ref]",
-    "<https://evil.example>",
-    "https://evil.example/a?b=c",
-    "www.evil.example",
-    "mail someone@evil.example now",
-    "@octocat approve",
-    "`@octocat` then @octocat and ``@octocat``",
-    "fixes #1 and acme/skills#2 and GH-3 and 9c0d1e2f3a4b5c6d",
-    "a | b | c\n|---|---|\n| d",
-    "\n\n# A heading\n\n## Another\n",
-    "text\n=====\n",
-    "> quoted\n> [!WARNING]\n> alert",
-    "- item\n- item\n1. one\n* star",
-    "```\nfence\n```\n<b>after the fence</b>\n~~~~",
-    "`one``two```three````<b>x</b>`",
-    "`a``b`<b>x</b>`c",
-    "**bold** _it_ ~~gone~~ \\*esc\\* &lt;b&gt; &#64;octocat",
-    "$\\href{https://evil.example}{x}$ and $`x`$",
-    "[^1] and :tada: and - [x] done",
-    "\u202egnp.exe\u202c \u200bzero\u200d \u2066iso\u2069 \ufeff tag\U000e0041 \u115f\u3164",
-    "\x1b[31mred\x1b[0m \x07bell \x00nul \x08back",
-    "\ud800 lone surrogate",
-    "A" * 5000,
-]
-_TRUSTED_KEYS = {"severity", "kind", "outcome", "metric", "decision", "fail_on", "on-inconclusive", "inject"}
-_PLACES: dict[str, Callable[[str, str], str]] = {
-    "before": lambda hostile, text: hostile + text,
-    "after": lambda hostile, text: text + hostile,
-    "instead": lambda hostile, text: hostile,
-}
-
-
-class Page(HTMLParser):
-    """The tags, links, comments and words of rendered HTML."""
-
-    def __init__(self, markdown_text: str) -> None:
-        super().__init__()
-        self.tags: Counter[str] = Counter()
-        self.attributes: set[str] = set()
-        self.links: list[str] = []
-        self.comments: list[str] = []
-        self.words = ""
-        self._code_depth = 0
-        shown = markdown_text.encode("utf-8").decode("utf-8")
-        self.feed(cmarkgfm.github_flavored_markdown_to_html(shown, options=Options.CMARK_OPT_UNSAFE))
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags[tag] += 1
-        self.attributes |= {name for name, _ in attrs}
-        self.links += [value or "" for name, value in attrs if name in ("href", "src")]
-        self._code_depth += tag in ("code", "pre")
-
-    def handle_endtag(self, tag: str) -> None:
-        self._code_depth -= tag in ("code", "pre")
-
-    def handle_comment(self, data: str) -> None:
-        self.comments.append(data)
-
-    def handle_data(self, data: str) -> None:
-        if not self._code_depth:
-            self.words += data
-
-
-def poison(report: GateReport, hostile: str, place: str) -> GateReport:
-    """Put hostile text in every string that is not a word of our own."""
-    put = _PLACES[place]
-
-    def walk(value: object, key: str = "") -> object:
-        if isinstance(value, dict):
-            return {name: walk(item, name) for name, item in value.items()}
-        if isinstance(value, list):
-            return [walk(item, key) for item in value]
-        is_foreign = isinstance(value, str) and value and key not in _TRUSTED_KEYS
-        return put(hostile, value) if is_foreign else value
-
-    return msgspec.convert(walk(json.loads(json.dumps(msgspec.to_builtins(report)))), GateReport)
 
 
 def first_screen(text: str) -> str:
@@ -136,8 +44,8 @@ def test_marker_is_the_first_line_and_survives_any_id(samples) -> None:
     [
         (
             "block",
-            "### ⛔ block: From base to head the pass ratio changed by -22.5 points (95 % interval -29.4 to "
-            "-15.6): worse, by more than run-to-run noise explains.",
+            "### ⛔ block: pass ratio 95.0 % → 72.5 %, -22.5 points (-29.4 to -15.6); cost x1.23 (x1.19 to "
+            "x1.27)",
         ),
         ("nothing", "### ⚪ not-run: No skill changed between the two revisions."),
         (
@@ -149,6 +57,49 @@ def test_marker_is_the_first_line_and_survives_any_id(samples) -> None:
 )
 def test_first_visible_line_is_verdict_and_why(name: str, expected: str, samples) -> None:
     assert markdown.render(samples.ALL[name]()).split("\n")[1] == expected
+
+
+def first_paragraphs(report: GateReport) -> list[str]:
+    return markdown.render(report).split("\n\n")[1:3]
+
+
+def test_the_reason_and_the_next_step_follow_the_headline(samples) -> None:
+    assert first_paragraphs(samples.block()) == [
+        "From base to head the pass ratio changed by -22.5 points (95 % interval -29.4 to -15.6): worse, by "
+        "more than run-to-run noise explains. The gate fails.",
+        "**Next:** look at 6 tasks that pass less often, most of all `ci-workflows/reusable-test` (95.0 % → "
+        "25.0 %), and at the findings (1 error, 1 warning, 1 note).",
+    ]
+    assert first_paragraphs(samples.hold())[1] == "**Next:** look at what it costs."
+    assert "**Next:**" not in markdown.render(samples.merge())
+
+
+def test_numbers_are_no_headline_where_they_did_not_decide(samples) -> None:
+    """A change that helps and has an error is blocked for the error."""
+    good = samples.merge().reports[0]
+    reason = "1 finding blocks at fail-on `error`; worst: name-format at SKILL.md:2:7: the name is wrong"
+    verdict = Verdict(decision=Decision.BLOCK, reasons=(reason, *good.verdict.reasons))
+    report = samples.gate(msgspec.structs.replace(good, verdict=verdict, findings=samples.findings("s")))
+    shown = markdown.render(report).split("\n")
+    assert shown[1] == f"### ⛔ block: {reason.replace('SKILL.md:2:7:', '`SKILL.md:2:7:`')}"
+    assert shown[3] == "The gate fails."
+    assert shown[5] == "**Next:** look at the findings (1 error, 1 warning, 1 note)."
+
+
+def test_a_remark_of_a_rule_is_made_once(samples) -> None:
+    report = samples.block().reports[0]
+    (first, *_) = report.findings
+    again = msgspec.structs.replace(first, where=Location(path=first.where.path, line=200))
+    shown = markdown.render(samples.gate(msgspec.structs.replace(report, findings=(first, again))))
+    assert shown.count("`template-anchoring`:") == 2
+    assert (shown.count(first.hint), shown.count("finding 3: such templates")) == (1, 1)
+
+
+def test_arms_are_in_the_head_of_the_overview_where_all_are_the_same(samples) -> None:
+    assert "| skill | verdict | pass ratio, `base` → `head` | cost | findings |" in markdown.render(
+        samples.two_skills()
+    )
+    assert "| skill | verdict | pass ratio | cost | findings |" in markdown.render(samples.several())
 
 
 def test_first_screen_has_arms_pass_ratio_and_cost(samples) -> None:
@@ -221,7 +172,7 @@ def test_scripted_label_stays_with_its_skill_among_several(samples) -> None:
     text = markdown.render(samples.gate(*parts, verdict=parts[0].verdict))
     labelled = [line for line in text.split("\n") if "scripted, not a measurement" in line]
     assert [line[:40] for line in labelled] == [
-        "**scripted, not a measurement** · The ga",
+        "**scripted, not a measurement** · From n",
         "| `fixtures/skills/careful-files` | ✅ me",
         "<summary>✅ <code>fixtures/skills/careful",
         "`fixtures/skills/careful-files` is new (",
@@ -248,28 +199,6 @@ def test_line_links_are_encoded_and_plain(samples) -> None:
     report = msgspec.structs.replace(samples.not_run().reports[0], findings=(finding,))
     page = Page(markdown.render(samples.gate(report), links=LINKS))
     assert page.links == [f"{BLOB}/skills/a%20b%20%281%29/%C3%A9%5Bx%5D.md?plain=1#L7", FULL]
-
-
-@pytest.mark.parametrize("place", _PLACES)
-@pytest.mark.parametrize("hostile", HOSTILE, ids=range(len(HOSTILE)))
-def test_hostile_text_stays_text(hostile: str, place: str, samples) -> None:
-    benign = samples.several()
-    plain = Page(markdown.render(benign, links=LINKS))
-    text = markdown.render(poison(benign, hostile, place), links=LINKS)
-    page = Page(text)
-    assert page.comments == [" skillgate:report:v1 id=default "]
-    assert page.attributes <= {"align", "href", "lang", "open"}
-    assert all(link == FULL or link.startswith(f"{BLOB}/") for link in page.links)
-    structure = set(plain.tags) - {"code"}
-    assert set(page.tags) - {"code", "em"} <= structure  # an `em` says that rows were cut
-    if place != "instead" and len(hostile) < 1000:  # else tasks fall together, or rows are cut
-        assert {tag: page.tags[tag] for tag in structure} == {tag: plain.tags[tag] for tag in structure}
-        assert len(page.links) == len(plain.links)
-    assert not re.search(r"@|://|www\.|#\d|GH-\d|:tada:|\b9c0d1e2f3a4b5c6d\b|\$(?!\d)", page.words)
-    assert not re.search(
-        "[\u200b-\u200f\u202a-\u202e\u2060-\u2069\ufeff\x00-\x09\x0b-\x1f\U000e0000-\U000e007f]", text
-    )
-    assert len(text) <= markdown.BUDGET
 
 
 def test_long_strings_are_clipped(samples) -> None:
