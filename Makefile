@@ -5,14 +5,12 @@ RUNTIME := $(VENV)/.runtime
 DEV := $(VENV)/.dev
 IMAGE ?= skillgate-base:bookworm-2
 
-.PHONY: agents local-model demo screenshot test coverage format clean
+UV := uv==0.13.9
+
+.PHONY: agents local-model demo screenshot test coverage format lock clean
 
 demo: $(RUNTIME)
 	$(BIN)/skillgate demo --out skillgate-demo $(if $(SCENARIO),--scenario $(SCENARIO))
-
-screenshot: $(DEV)
-	$(BIN)/skillgate demo --out skillgate-demo
-	$(BIN)/python benchmarks/screenshot.py skillgate-demo/comment.md docs/comment.png
 
 test: $(DEV)
 	$(BIN)/ruff format --check .
@@ -28,6 +26,10 @@ local-model: $(RUNTIME)
 	  --skill benchmarks/local-model/smallsteps-style --image $(IMAGE) --out skillgate-local-model || test $$? -eq 1
 	$(BIN)/python benchmarks/local_model.py --page skillgate-local-model/report.json > docs/local-model-run.md
 
+screenshot: $(DEV)
+	$(BIN)/skillgate demo --out skillgate-demo
+	$(BIN)/python benchmarks/screenshot.py skillgate-demo/comment.md docs/comment.png
+
 coverage: $(DEV)
 	$(BIN)/coverage run -m pytest
 	$(BIN)/coverage combine
@@ -36,6 +38,14 @@ coverage: $(DEV)
 format: $(DEV)
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
+
+# What action.yml installs: one version of each package for all Pythons, with the hashes of its files. Pins that
+# still fit stay as they are; LOCK_ARGS=--upgrade moves them.
+lock: $(VENV)/bin/python
+	$(BIN)/pip install --quiet --disable-pip-version-check $(UV)
+	$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --fork-strategy fewest --no-build \
+	  --generate-hashes --no-annotate --custom-compile-command "make lock" \
+	  --output-file requirements.lock $(LOCK_ARGS) pyproject.toml
 
 $(VENV)/bin/python:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "Python 3.11 or newer is needed; set PYTHON=" >&2; exit 1; }

@@ -19,6 +19,7 @@ import click
 from skillgate import __version__
 from skillgate.calibrating import calibrate
 from skillgate.errors import ExitCode, Interrupted, SkillgateError, UsageError
+from skillgate.init import init
 from skillgate.output import show as _print
 from skillgate.run_options import cache_folder, checkouts, from_here, options_of, run_options, skill_options
 
@@ -85,6 +86,7 @@ def cli() -> None:
 
 
 cli.add_command(calibrate)
+cli.add_command(init)
 
 
 @cli.command()
@@ -404,14 +406,16 @@ def action() -> int:
 
 
 def _gate_request(request: ActionRequest) -> tuple[GateReport, Path]:
-    from skillgate.gate.pipeline import gate_range
+    from skillgate.gate.pipeline import gate_all, gate_range
 
     keys = ("out", "config", "agent", "model", "budget_usd", "sandbox")
-    arguments = {key: getattr(request, key) for key in keys}
+    arguments = {key: getattr(request, key) for key in keys} | {"installs_agent": request.setup_agent}
     why_not = "" if request.evaluate else request.reason
     options = options_of(arguments, os.environ, request.comment_id, why_not)
-    report = gate_range(request.repo, request.base, request.head, options, _progress())
-    return report, request.out / "report.json"
+    options = options._replace(names=request.names, notes=request.notes)
+    revisions = (request.head,) if request.every else (request.base, request.head)
+    run_gate: Any = gate_all if request.every else gate_range
+    return run_gate(request.repo, *revisions, options, _progress()), request.out / "report.json"
 
 
 def _finish(gate_report: GateReport, out: Path) -> int:

@@ -69,6 +69,12 @@ class PrerequisiteError(SkillgateError):
     exit_code = ExitCode.PREREQUISITE
 
 
+class GitHubUnavailable(SkillgateError):
+    """GitHub did not answer, or not with sense: a fault of neither the user nor the change."""
+
+    exit_code = ExitCode.BUG  # 3 as well: nothing was judged, and nobody but time can mend it
+
+
 class Interrupted(SkillgateError):
     """The user stopped the work; what was finished is in the journal."""
 

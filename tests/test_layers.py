@@ -24,6 +24,7 @@ LEVELS = (
         "console",
         "demo",
         "doctor",
+        "init",
         "linting",
         "output",
         "run_options",

@@ -25,7 +25,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_it_holds_every_rule_and_fixture_and_nothing_else_of_the_checkout(wheel: Path) -> None:
     names = set(zipfile.ZipFile(wheel).namelist())
     listed = subprocess.run(
-        ["git", "ls-files", "skillgate", "rules", "fixtures"], cwd=ROOT, capture_output=True
+        ["git", "ls-files", "skillgate", "rules", "fixtures", "examples"], cwd=ROOT, capture_output=True
     )
     tracked = listed.stdout.decode().splitlines()
     wanted = {name if name.startswith("skillgate/") else f"skillgate/_shipped/{name}" for name in tracked}

@@ -1,57 +1,41 @@
 """What action.yml runs: an event and its inputs in, a gate in between, the answers out.
 
-The gate comes as a callable, so this module knows no sandbox and no statistics. It publishes
-in this order: annotations, comment, commit status, job summary, step outputs. Whatever cannot be
-published becomes a warning; only the gate's verdict and our own errors decide the exit code.
+The gate comes as a callable, so this module knows no sandbox and no statistics. Only the gate's verdict and
+our own errors decide the exit code. Where the head is not checked out, its skill files come through the API;
+where a person typed a commit, it must be the head before anything starts and before anything is published.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping
 from contextlib import closing
 from pathlib import Path
-from typing import Annotated, Literal, NamedTuple, TextIO
+from typing import Literal, NamedTuple, TextIO
 
-import msgspec
+from msgspec.structs import replace
 
-from skillgate.core import Decision, GateReport
-from skillgate.errors import ExitCode, SkillgateError, UsageError
+from skillgate.config import FILE_NAME
+from skillgate.core import GateReport
+from skillgate.errors import ExitCode, Interrupted, SkillgateError, UsageError
 from skillgate.github import commands
-from skillgate.github.client import Client, NotPosted, Posted, State
-from skillgate.github.event import Activity, read_event
-from skillgate.report.annotations import render as render_annotations
-from skillgate.report.escape import fenced
-from skillgate.report.markdown import Links, marker
-from skillgate.report.markdown import render as render_markdown
-from skillgate.values import Struct, usd
+from skillgate.github.event import Activity, Files, Mode, read_event
+from skillgate.github.fetch import fetch_range
+from skillgate.github.inputs import PREFIX, read_inputs, require_runner
+from skillgate.github.publish import Step
+from skillgate.github.pulls import Pull, Reader
+from skillgate.report.json import load
+from skillgate.stats.verdict import worst
+from skillgate.values import Struct
 
-PREFIX = "SKILLGATE_"
-_RUNNER = (
-    *("GITHUB_API_URL", "GITHUB_EVENT_NAME", "GITHUB_EVENT_PATH", "GITHUB_OUTPUT", "GITHUB_RUN_ID"),
-    *("GITHUB_SERVER_URL", "GITHUB_STEP_SUMMARY", "GITHUB_WORKSPACE", "RUNNER_TEMP"),
-)
-
-
-class Inputs(Struct, kw_only=True, rename="kebab"):
-    """The inputs of action.yml, by their names there; the token is kept out of every value."""
-
-    mode: Literal["gate", "lint"] = "gate"
-    config: Annotated[str, msgspec.Meta(pattern=r"^[^/]")] | None = None
-    agent: str | None = None
-    model: str | None = None
-    budget_usd: Annotated[float, msgspec.Meta(ge=0, le=1_000_000)] | None = None
-    sandbox: Literal["docker", "local"] | None = None
-    comment_id: Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9._-]{1,64}\Z")] = "default"
-    comment: bool = True
-    status: bool = False
-    out: str | None = None
+MAX_REPORT_BYTES = 32 * 1024 * 1024
+MOVED = "Look at what was pushed since, then start it again with the new commit."
 
 
 class ActionRequest(Struct, kw_only=True):
     """What the gate is asked for; None leaves it to skillgate.yml.
 
-    `reason` says why `evaluate` is true or false; `config` lies inside `repo`.
+    `reason` says why `evaluate` is true or false; `config` lies inside `repo`. With `every` all skills of
+    the head are judged against none. `names` are what the report calls base and head, `notes` what it adds.
     """
 
     repo: Path
@@ -61,11 +45,15 @@ class ActionRequest(Struct, kw_only=True):
     comment_id: str
     evaluate: bool
     reason: str
+    every: bool = False
+    names: tuple[str, str] | None = None
+    notes: tuple[str, ...] = ()
     config: str | None = None
     agent: str | None = None
     model: str | None = None
     budget_usd: float | None = None
     sandbox: Literal["docker", "local"] | None = None
+    setup_agent: bool = True
 
 
 Gate = Callable[[ActionRequest], tuple[GateReport, Path]]
@@ -88,177 +76,177 @@ def run_action(env: Mapping[str, str], gate: Gate, stdout: TextIO) -> ExitCode:
 
 
 def _run(env: Mapping[str, str], gate: Gate, stdout: TextIO) -> ExitCode:
-    _require_runner(env)
-    inputs = _inputs(env)
-    activity = read_event(env["GITHUB_EVENT_NAME"], Path(env["GITHUB_EVENT_PATH"]).read_bytes())
-    step = _Step(env, inputs, activity, stdout)
-    if not activity.lint:
+    require_runner(env)
+    inputs = read_inputs(env)
+    payload = Path(env["GITHUB_EVENT_PATH"]).read_bytes()
+    activity = read_event(env["GITHUB_EVENT_NAME"], payload, inputs.mode, inputs.label)
+    step = Step(env, inputs, activity, stdout)
+    if activity.is_idle:
         step.publish_nothing()
         return ExitCode.OK
-    request = _request(env, inputs, activity)
-    stdout.write(commands.message("notice", request.reason))
+    if inputs.mode is Mode.POST:
+        return _publish_only(step)
+    step = _settled(step)
+    if step.activity.is_idle:
+        step.publish_nothing()
+        return ExitCode.OK
+    return _gate(step, gate)
+
+
+def _gate(step: Step, gate: Gate) -> ExitCode:
+    """Run the gate and publish what comes of it, also when it breaks off."""
     try:
-        with commands.stopped(stdout):
+        request = _request(step)
+        step.stdout.write(commands.message("notice", request.reason))
+        with commands.stopped(step.stdout):
             report, report_path = gate(request)
     except SkillgateError as error:
         step.publish_failure(error)
         raise
     step.publish(report, report_path)
+    if report.is_partial:
+        raise Interrupted("interrupted: what is published is partial", "Run the job again.")
+    if step.inputs.mode in (Mode.EVALUATE, Mode.WATCH):
+        return ExitCode.OK  # who publishes the report decides; a schedule tells
     return ExitCode.OK if report.passes else ExitCode.GATE_FAILED
 
 
-def _inputs(env: Mapping[str, str]) -> Inputs:
-    """Read the inputs; an empty one counts as not given, as it does in a workflow."""
-    names = Inputs.__struct_encode_fields__
-    given = {name: env.get(PREFIX + name.replace("-", "_").upper(), "").strip() for name in names}
+# --- what is looked at --------------------------------------------------------------
+
+
+def _settled(step: Step) -> Step:
     try:
-        return msgspec.convert({k: v for k, v in given.items() if v}, Inputs, strict=False)
-    except msgspec.ValidationError as error:
-        problem, _, where = str(error).partition(" - at `$.")
-        name = where.rstrip("`")
-        raise UsageError(
-            f"input `{name}` is `{given.get(name, '')}`: {problem[0].lower()}{problem[1:]}",
-            "Correct it under `with:` in the workflow.",
-        ) from None
+        return _resolved(step)
+    except SkillgateError as error:  # nobody knows yet whether this commit is the head: nothing is posted
+        step._replace(activity=replace(step.activity, post=False)).publish_failure(error)
+        raise
 
 
-def _require_runner(env: Mapping[str, str]) -> None:
-    """Refuse before anything is spent what could not be published afterwards."""
-    missing = [name for name in _RUNNER if not env.get(name)]
-    if missing:
-        hint = "This command runs inside GitHub Actions; elsewhere use `skillgate gate`."
-        raise UsageError(f"not set in the environment: {', '.join(missing)}", hint)
+def _resolved(step: Step) -> Step:
+    """Ask the API what the event does not say: which pull request, which commits, if it still holds."""
+    activity = step.activity
+    if activity.watch or activity.files is not Files.API:
+        return step
+    with closing(_reader(step)) as reader:
+        pull = _pull(reader, activity)
+    if pull is None or not pull.is_open:
+        why = "Nothing to do: no open pull request has this head any more."
+        return step._replace(activity=replace(activity, lint=False, evaluate=False, post=False, reason=why))
+    return step._replace(activity=_filled(activity, pull))
 
 
-def _request(env: Mapping[str, str], inputs: Inputs, activity: Activity) -> ActionRequest:
+def _pull(reader: Reader, activity: Activity) -> Pull | None:
+    if activity.number is None:
+        return reader.pull_of(activity.head_sha, activity.head_repository, activity.head_branch)
+    pull = reader.pull(activity.number)
+    if activity.typed_sha and pull.head_sha != activity.typed_sha:
+        problem = f"the head of #{pull.number} is {pull.head_sha}, not {activity.typed_sha}"
+        raise UsageError(problem, MOVED)
+    return pull
+
+
+def _filled(activity: Activity, pull: Pull) -> Activity:
+    return replace(
+        activity,
+        number=pull.number,
+        base_sha=pull.base_sha,
+        head_sha=activity.typed_sha or activity.head_sha or pull.head_sha,
+        head_repository=pull.head_repository,
+        is_fork=pull.is_fork,
+        is_draft=pull.is_draft,
+        is_bot=pull.is_bot,
+    )
+
+
+def _reader(step: Step) -> Reader:
+    token = step.env.get(PREFIX + "GITHUB_TOKEN", "")
+    if not token:
+        raise UsageError("the input `github-token` is empty", "Leave it out, or pass a token that may read.")
+    step.stdout.write(commands.add_mask(token))
+    return Reader(step.env["GITHUB_API_URL"], token, step.activity.repository)
+
+
+def _request(step: Step) -> ActionRequest:
+    """Ask for a gate on the checkout, or on what the API gives of a range that nobody checked out."""
+    env, inputs, activity = step.env, step.inputs, step.activity
     repo = Path(env["GITHUB_WORKSPACE"])
-    out = inputs.out or str(Path(env["RUNNER_TEMP"]) / f"skillgate-{inputs.comment_id}")
-    lint_only = inputs.mode == "lint"
-    return ActionRequest(
+    out = repo / (inputs.out or str(Path(env["RUNNER_TEMP"]) / f"skillgate-{inputs.comment_id}"))
+    asked = ActionRequest(
         repo=repo,
         base=activity.base_sha,
         head=activity.head_sha,
-        out=repo / out,
+        out=out,
         comment_id=inputs.comment_id,
-        evaluate=activity.evaluate and not lint_only,
-        reason="Linted only: the input `mode` is `lint`." if lint_only else activity.reason,
+        evaluate=activity.evaluate,
+        reason=activity.reason,
+        every=activity.watch,
         config=inputs.config,
         agent=inputs.agent,
         model=inputs.model,
         budget_usd=inputs.budget_usd,
         sandbox=inputs.sandbox,
+        setup_agent=inputs.setup_agent,
+    )
+    if activity.files is not Files.API or activity.watch:
+        return replace(asked, head="HEAD") if activity.watch else asked
+    fetched = _fetched(step, repo)
+    names = (fetched.merge_base, activity.head_sha)
+    return replace(
+        asked, repo=fetched.repository, base=fetched.base, head=fetched.head, names=names, notes=fetched.notes
     )
 
 
-# --- publishing -------------------------------------------------------------------
+class _Range(NamedTuple):
+    """A range that was fetched, and the repository that holds it."""
 
-_FORK = "A pull request from a fork has a token that can only read: the report is in the job summary."
+    repository: Path
+    base: str
+    head: str
+    merge_base: str
+    notes: tuple[str, ...]
 
 
-class _Step(NamedTuple):
-    """One step of a job, with everything it publishes."""
+def _fetched(step: Step, workspace: Path) -> _Range:
+    """Fetch a range: into the checkout where it is run, else beside it; only ever as git objects."""
+    activity = step.activity
+    folder = workspace if activity.evaluate else Path(step.env["RUNNER_TEMP"]) / "skillgate-fetched"
+    with closing(_reader(step)) as reader:
+        config = step.inputs.config or FILE_NAME
+        found = fetch_range(reader, folder, activity.base_sha, activity.head_sha, config=config)
+    return _Range(folder, *found)
 
-    env: Mapping[str, str]
-    inputs: Inputs
-    activity: Activity
-    stdout: TextIO
 
-    def publish(self, report: GateReport, report_path: Path) -> None:
-        """Show the report everywhere it belongs; nothing that fails on GitHub's side raises."""
-        self.stdout.write(render_annotations([f for skill in report.reports for f in skill.findings]))
-        text = render_markdown(report, comment_id=self.inputs.comment_id, links=self._links())
-        # A pull request without a changed skill gets no comment, unless an earlier push left one.
-        comment_url, failures = self._post(text, bool(report.reports), *self._status(report))
-        summary_path = report_path.with_name("comment.md")
-        summary_path.write_text(text, encoding="utf-8")
-        self._summarise("\n".join((text, *failures)))
-        decisions = {skill.skill: skill.verdict.decision for skill in report.reports}
-        outputs = {
-            "verdict": report.verdict.decision,
-            "decision-by-skill": json.dumps(decisions),
-            "report-path": str(report_path),
-            "summary-path": str(summary_path),
-            "comment-url": comment_url,
-            "cost-usd": f"{usd(report.spend.spent_usd_micros):.6f}",
-            "skills-changed": str(len(report.reports)),
-        }
-        self._output(outputs)
+# --- publishing what another job made -----------------------------------------------
 
-    def publish_failure(self, error: SkillgateError) -> None:
-        """Say that there is no verdict on this head, also where an earlier one still stands."""
-        said = fenced(f"{error.message}\n{error.hint}".rstrip())
-        text = f"{marker(self.inputs.comment_id)}\n### skillgate has no verdict on this change\n\n{said}\n"
-        _, failures = self._post(text, False, "error", error.message)
-        self._summarise("\n".join((text, *failures)))
-        self._output({"verdict": Decision.NOT_RUN, "decision-by-skill": "{}", "skills-changed": "0"})
 
-    def publish_nothing(self) -> None:
-        """Say why nothing was done."""
-        self.stdout.write(commands.message("notice", self.activity.reason))
-        self._summarise(f"skillgate: {self.activity.reason}\n")
-        self._output({"verdict": Decision.NOT_RUN, "decision-by-skill": "{}", "skills-changed": "0"})
+def _publish_only(step: Step) -> ExitCode:
+    """Publish a report that a job without rights made: nothing in it is believed but what its schema says."""
+    path = step.inputs.report
+    if path is None:
+        raise UsageError("mode `post` needs the input `report`", "Name the report.json of the evaluation.")
+    report = _read_report(Path(step.env["GITHUB_WORKSPACE"]) / path)
+    step = _settled(step)
+    if step.activity.number is None or not step.activity.post:
+        step.publish_nothing()
+        return ExitCode.OK
+    if report.head != step.activity.head_sha:
+        problem = f"the report is of {report.head}, not of {step.activity.head_sha}"
+        raise UsageError(problem, "Publish the report of the same run of the workflow.")
+    step.publish(report, Path(step.env["RUNNER_TEMP"]) / "report.json")
+    return ExitCode.OK if report.passes else ExitCode.GATE_FAILED
 
-    def _post(self, text: str, create: bool, state: State, description: str) -> tuple[str, list[str]]:
-        """Post comment and status; return the comment's URL, and what failed as Markdown."""
-        number = self.activity.number if self.inputs.comment else None
-        if number is None and not self.inputs.status:
-            return "", []
-        token = self.env.get(PREFIX + "GITHUB_TOKEN", "")
-        if not token:
-            return self._tell("report", NotPosted(problem="The input `github-token` is empty"))
-        self.stdout.write(commands.add_mask(token))
-        url, failures = "", list[str]()
-        with closing(Client(self.env["GITHUB_API_URL"], token, self.activity.repository)) as client:
-            if number is not None:
-                answer = client.put_comment(number, text, create=create)
-                url, failures = self._tell("comment", answer)
-            if self.inputs.status:
-                failures += self._tell("commit status", self._post_status(client, state, description))[1]
-        return url, failures
 
-    def _post_status(self, client: Client, state: State, description: str) -> Posted | NotPosted:
-        comment_id = self.inputs.comment_id
-        return client.post_status(
-            self.activity.head_sha,
-            context="skillgate" if comment_id == "default" else f"skillgate/{comment_id}",
-            state=state,
-            description=description,
-            target_url=self._run_url,
-        )
-
-    def _status(self, report: GateReport) -> tuple[State, str]:
-        # Nothing of a draft was evaluated, and marking it ready need not start another run.
-        passed: State = "pending" if self.activity.is_draft else "success"
-        description = f"{report.verdict.decision}: {' '.join(report.verdict.reasons)}"
-        return passed if report.passes else "failure", description
-
-    def _tell(self, what: str, answer: Posted | NotPosted) -> tuple[str, list[str]]:
-        """Say in the log what became of a post; a failure only warns."""
-        if not isinstance(answer, NotPosted):
-            print(f"{what}: {answer.change} {answer.url}".rstrip(), file=self.stdout)
-            return answer.url, []
-        problem = f"The {what} was not posted. {answer.problem.rstrip('.')}."
-        if self.activity.is_fork:
-            # No line that the maintainer could add gives a fork's token more rights.
-            self.stdout.write(commands.message("notice", f"{problem} {_FORK}"))
-            return "", [f"> {problem} {_FORK}\n"]
-        self.stdout.write(commands.message("warning", f"{problem}\n{answer.hint}".rstrip()))
-        return "", [f"> {problem}\n\n```\n{answer.hint}\n```\n" if answer.hint else f"> {problem}\n"]
-
-    @property
-    def _run_url(self) -> str:
-        return f"{self._repository_url}/actions/runs/{self.env['GITHUB_RUN_ID']}"
-
-    @property
-    def _repository_url(self) -> str:
-        return f"{self.env['GITHUB_SERVER_URL']}/{self.activity.repository}"
-
-    def _links(self) -> Links:
-        blob_url = f"{self._repository_url}/blob/{self.activity.head_sha}"
-        return Links(blob_url=blob_url, report_url=self._run_url)
-
-    def _summarise(self, text: str) -> None:
-        commands.write_summary(Path(self.env["GITHUB_STEP_SUMMARY"]), text)
-
-    def _output(self, outputs: Mapping[str, str]) -> None:
-        commands.write_outputs(Path(self.env["GITHUB_OUTPUT"]), outputs)
+def _read_report(path: Path) -> GateReport:
+    """Read a report strictly. Raises: UsageError when it is no report, or says more than its parts."""
+    try:
+        if path.stat().st_size > MAX_REPORT_BYTES:
+            raise UsageError(f"{path}: larger than {MAX_REPORT_BYTES} bytes, which no report is")
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as problem:
+        hint = "Download the artifact of the evaluation first."
+        raise UsageError(f"{path}: cannot be read ({problem})", hint) from None
+    report = load(text, str(path))
+    own = worst({one.skill: one.verdict for one in report.reports}).decision
+    if report.reports and own is not report.verdict.decision:
+        raise UsageError(f"{path}: its verdict is {report.verdict.decision}, that of its skills {own}")
+    return report

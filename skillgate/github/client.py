@@ -12,27 +12,16 @@ from collections.abc import Callable
 from enum import StrEnum
 from typing import Literal
 
-import github
-from github.GithubException import (
-    BadAttributeException,
-    GithubException,
-    RateLimitExceededException,
-    UnknownObjectException,
-)
+from github.GithubException import GithubException, RateLimitExceededException, UnknownObjectException
 from github.Issue import Issue
 from github.IssueComment import IssueComment
-from requests import RequestException
 
+from skillgate.github.patience import Trouble, connect, patiently
 from skillgate.report.escape import clean
 from skillgate.values import Struct
 
-ATTEMPTS = 3
-MAX_WAIT_S = 60.0  # a longer Retry-After is not waited for: the runner's minutes cost money too
 STATUS_LIMIT = 140
 _APP_LOGIN = "github-actions[bot]"
-_NO_ACCESS = "Resource not accessible"
-# PyGithub checks no answer: the page of a proxy that answers 200 ends in one of these.
-_NONSENSE = (BadAttributeException, KeyError, TypeError, ValueError)
 
 
 State = Literal["success", "failure", "pending", "error"]
@@ -74,17 +63,7 @@ class Client:
     ) -> None:
         self._repository = repository
         self._sleep = sleep
-        # Retries are ours (`_patiently`): PyGithub's own wait without a ceiling and repeat a POST
-        # that may have succeeded. Its pauses are for crawlers; this makes a handful of requests.
-        self._github = github.Github(
-            auth=github.Auth.Token(token),
-            base_url=api_url,
-            retry=0,
-            per_page=100,
-            seconds_between_requests=0,
-            seconds_between_writes=0,
-            lazy=True,
-        )
+        self._github = connect(api_url, token)
 
     def close(self) -> None:
         """Close the connections."""
@@ -159,62 +138,8 @@ class Client:
             return _APP_LOGIN  # the workflow's own token may not ask who it is
 
     def _patiently(self, permission: str, work: Callable[[], Posted]) -> Posted | NotPosted:
-        """Try a few times. `work` starts with reading, so a write that did succeed is found again."""
-        for attempt in range(1, ATTEMPTS + 1):
-            try:
-                return work()
-            except (GithubException, RequestException) as error:
-                wait_s = _wait_s(error, attempt)
-                if wait_s is None or wait_s > MAX_WAIT_S or attempt == ATTEMPTS:
-                    return _explain(error, permission)
-                self._sleep(wait_s)
-            except _NONSENSE as error:
-                return NotPosted(
-                    problem=f"GitHub's answer makes no sense ({type(error).__name__})", hint=_AGAIN
-                )
-        raise AssertionError("unreachable")
-
-
-def _wait_s(error: GithubException | RequestException, attempt: int) -> float | None:
-    """Return how long to wait before another attempt, None when it would not help."""
-    if isinstance(error, RequestException):
-        return float(2**attempt)
-    retry_after = (error.headers or {}).get("retry-after", "")
-    if retry_after.isdigit():
-        return float(retry_after)
-    if isinstance(error, RateLimitExceededException):
-        return MAX_WAIT_S  # GitHub asks for at least a minute when it names no time
-    return float(2**attempt) if error.status >= 500 else None
-
-
-def _explain(error: GithubException | RequestException, permission: str) -> NotPosted:
-    if isinstance(error, RequestException):
-        # The text of a RequestException may hold the URL with credentials of a proxy.
-        return NotPosted(problem=f"GitHub could not be reached ({type(error).__name__})", hint=_AGAIN)
-    said = error.data.get("message") if isinstance(error.data, dict) else None
-    problem = f"GitHub answered {error.status}: {said or 'no reason given'}"
-    if error.status == 403 and str(said).startswith(_NO_ACCESS):
-        accepted = (error.headers or {}).get("x-accepted-github-permissions", "")
-        return _missing_permission(problem, accepted, permission)
-    if error.status == 401:
-        return NotPosted(problem=problem, hint="Pass a valid `github-token`.")
-    return NotPosted(problem=problem, hint=_AGAIN if _wait_s(error, 1) else "")
-
-
-_AGAIN = "Run the job again later."
-
-
-def _missing_permission(problem: str, accepted: str, permission: str) -> NotPosted:
-    """Name the lines to add; `accepted` lists alternatives as `issues=write; pull_requests=write`."""
-    alternatives = [part.strip().replace("_", "-").replace("=", ": ") for part in accepted.split(";")]
-    if permission not in alternatives and alternatives[0]:
-        permission = alternatives[0]
-    lines = "\n".join(
-        ("permissions:", "  contents: read", *(f"  {p.strip()}" for p in permission.split(",")))
-    )
-    return NotPosted(
-        problem=f"{problem}; the token lacks `{permission}`", hint=f"Add to the job in the workflow:\n{lines}"
-    )
+        answer = patiently(work, permission, self._sleep)
+        return NotPosted(problem=answer.problem, hint=answer.hint) if isinstance(answer, Trouble) else answer
 
 
 def _same(old: str | None, new: str) -> bool:

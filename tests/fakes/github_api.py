@@ -53,13 +53,19 @@ class GithubApi:
     Args:
         viewer: the login of the token's user; None is a workflow's own token, which may not ask.
         prefix: where the API begins ("/api/v3" on GitHub Enterprise Server).
+        server_url: where its pages are.
     """
 
     def __init__(
-        self, repository: str = "acme/skills", *, viewer: str | None = None, prefix: str = ""
+        self,
+        repository: str = "acme/skills",
+        *,
+        viewer: str | None = None,
+        prefix: str = "",
+        server_url: str = "https://github.com",
     ) -> None:
         self.repository, self.token = repository, "ghs_fake"
-        self.viewer, self.prefix = viewer, prefix
+        self.viewer, self.prefix, self.server_url = viewer, prefix, server_url
         self.comments: dict[int, dict[str, Any]] = {}
         self.statuses: list[dict[str, Any]] = []
         self.log: list[str] = []
@@ -158,7 +164,7 @@ class GithubApi:
             "id": key,
             "node_id": f"IC{key}",
             "url": f"{home}/issues/comments/{key}",
-            "html_url": f"https://github.com/{self.repository}/pull/{number}#issuecomment-{key}",
+            "html_url": f"{self.server_url}/{self.repository}/pull/{number}#issuecomment-{key}",
             "issue_url": f"{home}/issues/{number}",
             "body": body,
             "user": _user(login),

@@ -1,294 +1,226 @@
-"""action.yml as a consumer meets it: act runs a workflow on this host, GitHub is the REST double."""
+"""action.yml as a consumer meets it: which changes it gates, and for whom it spends money."""
 
 from __future__ import annotations
 
 import json
-import os
-import shutil
-import subprocess
-import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
-import yaml
 
-from tests.fakes.github_api import FORBIDDEN, GithubApi, error
-
-ROOT = Path(__file__).parents[2]
-EVENT = ROOT / "tests" / "data" / "events" / "pull_request.opened.json"
-ACT = Path(sys.executable).with_name("act")
-OUTPUTS = tuple(yaml.safe_load((ROOT / "action.yml").read_text(encoding="utf-8"))["outputs"])
-
-WORKFLOW = f"""\
-on:
-  pull_request:
-    types: [opened, synchronize, reopened, ready_for_review]
-permissions: {{}}
-jobs:
-  gate:
-    runs-on: ubuntu-latest
-    permissions:
-      contents: read
-      pull-requests: write
-    steps:
-      - uses: actions/checkout@v7
-        with:
-          fetch-depth: 0
-          persist-credentials: false
-      - id: gate
-        uses: skillgate/skillgate@v1
-        with:
-          python: {sys.executable}
-          status: "true"
-      - id: after
-        if: always()
-        shell: bash
-        env:
-          OUTPUTS: ${{{{ toJSON(steps.gate.outputs) }}}}
-        run: echo "$OUTPUTS" >outputs.json; cp outputs.json "$COPY_TO"
-"""
-CONFIG = """\
-version: 1
-suites: {"skills/*": [suite]}
-run:
-  agent: scripted
-  script: script.yml
-  sandbox: local
-  repeats: 2
-  budget-usd: 0.8
-  per-run-usd: 0.1
-"""
-SCRIPT = """\
-version: 1
-price: {input: 2.0, output: 10.0}
-arms:
-  none: &idle {moves: {nothing: 1}, input: {median: 1000}, output: {median: 100}}
-  base: *idle
-  head: &busy {moves: {oracle: 1}, input: {median: 1000}, output: {median: 100}}
-skills:
-  breaks: {base: *busy, head: *idle}
-"""
-SUITE = "version: 1\ntitle: notes\nwhy: The smallest suite that can be won and lost.\n"
-TASK = """\
-title: Write note {number}
-prompt: |
-  ## Background
-  Notes live in `notes/`.
-  ## Requirement
-  Write note {number}.
-  ## File operations
-  - Create `notes/{number}.txt`
-  ## Acceptance criteria
-  - The note exists.
-deliverables: [notes/{number}.txt]
-graders:
-  - {{name: written, run: test -f notes/{number}.txt, kind: fail-to-pass}}
-  - {{name: kept, run: test -f README.md, kind: pass-to-pass}}
-"""
-PATCH = """\
-diff --git a/notes/{number}.txt b/notes/{number}.txt
-new file mode 100644
---- /dev/null
-+++ b/notes/{number}.txt
-@@ -0,0 +1 @@
-+note
-"""
-DESCRIPTION = "Writes release notes. Use when release notes are asked for."
-SKILL = f"---\nname: {{name}}\ndescription: {DESCRIPTION}\n---\n\n# Notes\n\n{{text}}\n"
-
-
-class Consumer:
-    """A repository that uses the action, and what it takes to run its workflow."""
-
-    def __init__(self, folder: Path, action: Path, api: GithubApi) -> None:
-        self.folder, self.action, self.api, self.repo = folder, action, api, folder / "repo"
-        self.head_repository = api.repository
-        self.write(".github/workflows/skillgate.yml", WORKFLOW)
-        self.write("skillgate.yml", CONFIG)
-        self.write("script.yml", SCRIPT)
-        self.write("suite/suite.yml", SUITE)
-        self.write("suite/repo/README.md", "# Notes\n")
-        for number in range(1, 7):
-            self.write(f"suite/tasks/note-{number}/task.yml", TASK.format(number=number))
-            self.write(f"suite/tasks/note-{number}/solution.patch", PATCH.format(number=number))
-        for name in ("helps", "breaks"):
-            self.write(f"skills/{name}/SKILL.md", SKILL.format(name=name, text="To be written."))
-        # The step runs in the pull request's folder: nothing of it may be imported.
-        for name in ("msgspec.py", "github.py", "skillgate/__init__.py", "skillgate/__main__.py"):
-            self.write(name, 'raise SystemExit("a module of the pull request was imported")\n')
-        self.git("init", "--quiet", "--initial-branch=main")
-        self.base = self.commit("Begin")
-
-    def write(self, path: str, text: str) -> None:
-        target = self.repo / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text, encoding="utf-8")
-
-    def change(self, name: str) -> str:
-        """Commit a change of one skill; return the commit."""
-        self.write(
-            f"skills/{name}/SKILL.md", SKILL.format(name=name, text="Write the note that is asked for.")
-        )
-        return self.commit(f"Write {name}")
-
-    def commit(self, message: str) -> str:
-        self.git("add", "--all")
-        self.git("-c", "user.name=t", "-c", "user.email=t@example.org", "commit", "--quiet", "-m", message)
-        return self.git("rev-parse", "HEAD").strip()
-
-    def git(self, *arguments: str) -> str:
-        command = ["git", "-C", str(self.repo), "-c", "commit.gpgsign=false", *arguments]
-        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
-
-    def event(self, head: str) -> Path:
-        """Write the payload of a pull request from the base to this commit."""
-        payload = json.loads(EVENT.read_bytes())
-        payload["repository"]["full_name"] = self.api.repository
-        payload["pull_request"]["base"]["sha"] = self.base
-        payload["pull_request"]["head"] |= {"sha": head, "repo": {"full_name": self.head_repository}}
-        path = self.folder / "event.json"
-        path.write_text(json.dumps(payload), encoding="utf-8")
-        return path
-
-    def run(self, head: str) -> Job:
-        """Run the workflow for a pull request with this head."""
-        home, copy = self.folder / "home", self.folder / "outputs.json"
-        home.mkdir(exist_ok=True)
-        command = [
-            *(str(ACT), "pull_request", "--json", "-e", str(self.event(head))),
-            *("-P", "ubuntu-latest=-self-hosted", "--no-cache-server"),
-            *("--artifact-server-addr", "127.0.0.1", "--cache-server-addr", "127.0.0.1"),
-            *("--local-repository", f"skillgate/skillgate@v1={self.action}"),
-            *("--action-cache-path", str(self.folder / "cache")),
-            *("--env", f"GITHUB_API_URL={self.api.url}", "--env", f"GITHUB_REPOSITORY={self.api.repository}"),
-            *("--env", f"COPY_TO={copy}", "-s", f"GITHUB_TOKEN={self.api.token}"),
-        ]
-        # act looks for settings in HOME, and writes there; the machine's own must not matter.
-        env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "XDG_CONFIG_HOME": str(home),
-            "NO_PROXY": "127.0.0.1",
-        }
-        done = subprocess.run(
-            command,
-            cwd=self.repo,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
-        rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
-        assert copy.exists(), done.stdout + done.stderr
-        return Job(done.returncode, rows, json.loads(copy.read_text(encoding="utf-8")))
-
-
-class Job(NamedTuple):
-    """What a run of the workflow left: act's log, and the outputs that the next step sees."""
-
-    exit_code: int
-    rows: Sequence[dict[str, Any]]
-    outputs: dict[str, str]
-
-    @property
-    def log(self) -> str:
-        return "\n".join(row["msg"].rstrip() for row in self.rows)
-
-    def said(self, command: str) -> list[str]:
-        """Return the texts of a workflow command that the gate gave."""
-        # act repeats the summary of a composite action's step for the step that uses the action.
-        rows = [row for row in self.rows if row.get("stepID") == ["gate", "gate"]]
-        return [row.get("content") or row["arg"] for row in rows if row.get("command") == command]
+from tests.fakes.github_api import FORBIDDEN, error
+from tests.github.act import (
+    BEGUN,
+    COMMENTS,
+    MARKER,
+    OUTPUTS,
+    SECRET,
+    Consumer,
+    consuming,
+    copy_action,
+    skill,
+    writes,
+)
 
 
 @pytest.fixture(scope="module")
 def action(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Copy what the action consists of: it must need nothing else of this repository."""
-    folder = tmp_path_factory.mktemp("action")
-    for name in ("skillgate", "rules", "fixtures"):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
-    shutil.copy(ROOT / "action.yml", folder)
-    return folder
+    return copy_action(tmp_path_factory.mktemp("actions") / "skillgate")
 
 
 @pytest.fixture
 def consumer(tmp_path: Path, action: Path) -> Iterator[Consumer]:
-    with GithubApi() as api:
-        yield Consumer(tmp_path, action, api)
-    assert api.violations == []
+    with consuming(tmp_path, action) as consumer:
+        yield consumer
 
 
-def _writes(api: GithubApi) -> list[str]:
-    """Return the writing requests since the last call."""
-    found = [line for line in api.log if not line.startswith("GET ")]
-    api.log.clear()
-    return found
+def _states(consumer: Consumer) -> list[tuple[str, str]]:
+    return [(status["sha"], status["state"]) for status in consumer.api.statuses]
+
+
+# --- what changed -------------------------------------------------------------------
 
 
 def test_a_pull_request_is_gated_and_its_comment_follows_it(consumer: Consumer) -> None:
-    api, comments = consumer.api, "/repos/acme/skills/issues/2/comments"
+    api = consumer.api
     good = consumer.change("helps")
-    first = consumer.run(good)
-    assert first.exit_code == 0, first.log
+    first = consumer.pull(good)
+    assert (first.result, first.exit_code) == ("success", 0), first.log
+    assert first.was_evaluated
     assert {name: first.outputs[name] for name in ("verdict", "decision-by-skill", "skills-changed")} == {
         "verdict": "merge",
         "decision-by-skill": '{"skills/helps": "merge"}',
         "skills-changed": "1",
     }
-    assert _writes(api) == [f"POST {comments}", f"POST /repos/acme/skills/statuses/{good}"]
+    assert writes(api) == [f"POST {COMMENTS}", f"POST /repos/acme/skills/statuses/{good}"]
     (old,) = api.bodies
     assert first.said("summary") == [old]
 
-    consumer.git("reset", "--quiet", "--hard", consumer.base)
+    consumer.back()
     bad = consumer.change("breaks")
-    second = consumer.run(bad)
-    assert second.exit_code == 1
+    second = consumer.pull(bad)
+    assert (second.result, second.exit_code) == ("failure", 1)
     assert set(second.outputs) == set(OUTPUTS)
     assert all(second.outputs.values())
     assert second.outputs["verdict"] == "block"
     assert json.loads(second.outputs["decision-by-skill"]) == {"skills/breaks": "block"}
     assert second.outputs["comment-url"] == "https://github.com/acme/skills/pull/2#issuecomment-1"
-    assert _writes(api) == [
+    assert writes(api) == [
         "PATCH /repos/acme/skills/issues/comments/1",
         f"POST /repos/acme/skills/statuses/{bad}",
     ]
     (new,) = api.bodies
-    assert new.splitlines()[0] == old.splitlines()[0] == "<!-- skillgate:report:v1 id=default -->"
+    assert new.splitlines()[0] == old.splitlines()[0] == MARKER
     assert second.said("summary") == [new] != [old]
 
-    third = consumer.run(bad)
-    assert third.exit_code == 1
-    assert _writes(api) == [f"POST /repos/acme/skills/statuses/{bad}"]
-    assert [(status["sha"], status["state"]) for status in api.statuses] == [
-        (good, "success"),
-        (bad, "failure"),
-        (bad, "failure"),
-    ]
+    assert _states(consumer) == [(good, "success"), (bad, "failure")]
+
+
+def test_a_new_skill_is_compared_with_none(consumer: Consumer) -> None:
+    consumer.write("skills/new/SKILL.md", skill("new"))
+    job = consumer.pull(consumer.commit("Add a skill"))
+    assert (job.result, job.outputs["decision-by-skill"]) == ("success", '{"skills/new": "merge"}'), job.log
+    (report,) = job.report["reports"]
+    assert report["change"]["kind"] == "added"
+    (body,) = consumer.api.bodies
+    assert "|  | `none` | `head` |" in body
+
+
+def test_a_deleted_and_a_renamed_skill_are_one_each(consumer: Consumer) -> None:
+    consumer.write("skills/leaves/SKILL.md", skill("leaves", "Read the journal of the press.\n\n" * 20))
+    consumer.base = consumer.commit("Add what will go")
+    consumer.git("rm", "--quiet", "-r", "skills/leaves")
+    consumer.git("mv", "skills/helps", "skills/assists")
+    consumer.write("skills/assists/SKILL.md", skill("assists", BEGUN))
+    job = consumer.pull(consumer.commit("Remove one, rename one"))
+    assert (job.result, job.outputs["skills-changed"]) == ("success", "2"), job.log
+    changes = {report["skill"]: report["change"] for report in job.report["reports"]}
+    assert {path: (change["kind"], change["old_path"]) for path, change in changes.items()} == {
+        "skills/assists": ("renamed", "skills/helps"),
+        "skills/leaves": ("deleted", None),
+    }
+    assert json.loads(job.outputs["decision-by-skill"]) == {
+        "skills/assists": "merge",
+        "skills/leaves": "not-run",
+    }
+    assert len(consumer.api.comments) == 1
+
+
+def test_without_a_skill_there_is_nothing_to_do_and_the_required_check_still_reports(
+    consumer: Consumer,
+) -> None:
+    consumer.write("README.md", "# Skills\n")
+    head = consumer.commit("Explain")
+    job = consumer.pull(head)
+    assert (job.result, job.outputs["verdict"], job.outputs["skills-changed"]) == ("success", "not-run", "0")
+    assert writes(consumer.api) == [f"POST /repos/acme/skills/statuses/{head}"]
+    (status,) = consumer.api.statuses
+    assert (status["state"], status["description"]) == (
+        "success",
+        "not-run: no skill changed in this range: nothing to do",
+    )
+    (summary,) = job.said("summary")
+    assert "nothing to do" in summary
+
+
+@pytest.mark.long
+def test_few_skills_among_three_thousand_files(consumer: Consumer) -> None:
+    consumer.use({"gate": {"mode": "lint"}})
+    consumer.base = consumer.commit("Lint")
+    for number in range(3100):
+        consumer.write(f"site/{number % 50}/page {number}.md", f"{number}\n")
+    for name in ("first", "last"):
+        consumer.write(f"skills/{name}/SKILL.md", skill(name))
+    consumer.write("zzz/SKILL.md", skill("zzz"))
+    job = consumer.pull(consumer.commit("Add a site"))
+    assert (job.result, job.outputs["skills-changed"]) == ("success", "3"), job.log
+    assert set(json.loads(job.outputs["decision-by-skill"])) == {"skills/first", "skills/last", "zzz"}
+    (body,) = consumer.api.bodies
+    assert "site/" not in body
+
+
+# --- for whom -------------------------------------------------------------------------
 
 
 def test_a_fork_is_linted_and_a_refused_comment_changes_nothing(consumer: Consumer) -> None:
-    consumer.head_repository = "mallory/skills"
     consumer.api.plan("POST ", error(403, FORBIDDEN, x_accepted_github_permissions="pull_requests=write"))
     consumer.api.plan("POST ", error(403, FORBIDDEN, x_accepted_github_permissions="statuses=write"))
-    job = consumer.run(consumer.change("breaks"))
-    assert job.exit_code == 0, job.log
+    head = consumer.change("breaks")
+    job = consumer.pull(head, pull_request__head__repo={"full_name": "mallory/skills"})
+    assert (job.result, job.exit_code) == ("success", 0), job.log
     assert (job.outputs["verdict"], job.outputs["comment-url"]) == ("not-run", "")
     assert consumer.api.bodies == []
+    assert not job.was_evaluated
+    assert (job.outputs["cost-usd"], job.report["reports"][0]["runs"]) == ("0.000000", [])
     (summary,) = job.said("summary")
-    assert summary.startswith("<!-- skillgate:report:v1 id=default -->")
+    assert summary.startswith(MARKER)
     assert "The comment was not posted." in summary
+    assert SECRET not in job.text + json.dumps(job.report)
     notices = job.said("notice")
     assert len(notices) == 3
     assert notices[0].startswith("Linted only: the pull request comes from a fork")
 
 
+@pytest.mark.parametrize(
+    ("changes", "reason", "state"),
+    [
+        pytest.param(
+            {"pull_request__draft": True}, "Linted only: the pull request is a draft.", "pending", id="draft"
+        ),
+        pytest.param(
+            {"pull_request__user": {"login": "dependabot[bot]", "type": "Bot"}},
+            "Linted only: the pull request comes from a bot.",
+            "success",
+            id="bot",
+        ),
+    ],
+)
+def test_drafts_and_bots_are_linted_only(
+    consumer: Consumer, changes: dict[str, Any], reason: str, state: str
+) -> None:
+    head = consumer.change("breaks")
+    job = consumer.pull(head, **changes)
+    assert (job.result, job.outputs["verdict"]) == ("success", "not-run"), job.log
+    assert not job.was_evaluated
+    assert job.said("notice")[0].startswith(reason)
+    assert _states(consumer) == [(head, state)]
+    (body,) = consumer.api.bodies
+    assert reason in body
+
+
+def test_a_merge_group_is_linted_and_gets_a_status_and_no_comment(consumer: Consumer) -> None:
+    consumer.change("helps")
+    head = consumer.change("breaks")
+    job = consumer.queue(head)
+    assert (job.result, job.outputs["verdict"], job.outputs["skills-changed"]) == ("success", "not-run", "2")
+    assert not job.was_evaluated
+    assert writes(consumer.api) == [f"POST /repos/acme/skills/statuses/{head}"]
+    assert _states(consumer) == [(head, "success")]
+
+
+def test_a_label_decides_whether_to_evaluate_and_an_unrelated_one_turns_nothing_green(
+    consumer: Consumer,
+) -> None:
+    consumer.use({"gate": {"label": "measure", "status": "true"}})
+    consumer.base = consumer.commit("Measure what is labelled")
+    head = consumer.change("breaks")
+    without = consumer.pull(head, pull_request__labels=[{"name": "bug"}])
+    assert (without.result, without.outputs["verdict"]) == ("success", "not-run"), without.log
+    assert not without.was_evaluated
+    assert "does not carry the label `measure`" in without.said("notice")[0]
+
+    labels = [{"name": "bug"}, {"name": "measure"}]
+    job = consumer.pull(head, "pull_request.labeled", label={"name": "bug"}, pull_request__labels=labels)
+    assert (job.result, job.outputs["verdict"]) == ("failure", "block"), job.log
+    assert len(consumer.api.comments) == 1
+    assert [state for _, state in _states(consumer)][1:] == ["failure"]
+
+
 def test_a_broken_configuration_is_exit_code_2_and_an_annotation(consumer: Consumer) -> None:
     consumer.write("skillgate.yml", "version: 1\nsuite: {}\n")
     consumer.base = consumer.commit("Break the configuration")
-    job = consumer.run(consumer.change("helps"))
+    job = consumer.pull(consumer.change("helps"))
     assert "exit status 2" in job.log.splitlines(), job.log
     assert job.said("error") == ["skillgate.yml:2: unknown key `suite`\nDid you mean `suites`?"]
     assert len(consumer.api.comments) == 0

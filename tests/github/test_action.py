@@ -130,6 +130,7 @@ def test_a_pull_request_is_gated_and_the_result_published(runner: Runner) -> Non
         "decision-by-skill": '{"skills/demo": "merge"}',
         "report-path": str(out / "report.json"),
         "summary-path": str(out / "comment.md"),
+        "sarif-path": str(out / "skillgate.sarif"),
         "comment-url": "https://github.com/Codertocat/Hello-World/pull/2#issuecomment-1",
         "cost-usd": "1.234567",
         "skills-changed": "1",
@@ -215,7 +216,7 @@ def test_mode_lint_evaluates_nothing(runner: Runner) -> None:
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("MODE", "watch", "input `mode` is `watch`: invalid enum value 'watch'"),
+        ("MODE", "sweep", "input `mode` is `sweep`: invalid enum value 'sweep'"),
         ("BUDGET_USD", "five", "input `budget-usd` is `five`: expected `float | null`, got `str`"),
         ("BUDGET_USD", "-1", "input `budget-usd` is `-1`: expected `float` >= 0.0"),
         ("BUDGET_USD", "inf", "input `budget-usd` is `inf`: expected `float` <= 1000000.0"),
@@ -347,7 +348,8 @@ def test_a_refused_comment_changes_no_verdict_and_names_the_permission(
     )
     assert step.summary.startswith(MARKER)
     assert step.summary.endswith(
-        f"\n> The comment was not posted. {problem}\n\n```\nAdd to the job in the workflow:\n{lines}\n```\n"
+        f"\n> The comment was not posted. {problem}\n\n"
+        f"```text\nAdd to the job in the workflow:\n{lines}\n```\n"
     )
 
 
