@@ -412,7 +412,7 @@ def _gate_request(request: ActionRequest) -> tuple[GateReport, Path]:
     arguments = {key: getattr(request, key) for key in keys} | {"installs_agent": request.setup_agent}
     why_not = "" if request.evaluate else request.reason
     options = options_of(arguments, os.environ, request.comment_id, why_not)
-    options = options._replace(names=request.names, notes=request.notes)
+    options = options._replace(names=request.names, notes=request.notes, base_judges=request.base_judges)
     revisions = (request.head,) if request.every else (request.base, request.head)
     run_gate: Any = gate_all if request.every else gate_range
     return run_gate(request.repo, *revisions, options, _progress()), request.out / "report.json"

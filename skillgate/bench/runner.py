@@ -91,9 +91,8 @@ def execute(
     optional: Container[Cell] = (),
 ) -> tuple[Run, ...]:
     """Run cells of the plan, by default all, in one wave. Args, returns and raises: see `Execution.run`."""
-    return Execution(evaluation, bench, reuse).run(
-        evaluation.plan.cells if cells is None else cells, optional
-    )
+    with Execution(evaluation, bench, reuse) as execution:
+        return execution.run(evaluation.plan.cells if cells is None else cells, optional)
 
 
 class Execution:
@@ -110,6 +109,15 @@ class Execution:
         self._left_out: set[Cell] = set()
         self._purse = Purse(bench.ledger, evaluation.plan.per_run_usd_micros, bench.limited)
         self._fairness = Fairness()
+        self._signals = _Signals(evaluation.sandbox)
+
+    def __enter__(self) -> Execution:
+        """Take note of Ctrl-C and SIGTERM from now on, between waves too."""
+        self._signals.__enter__()
+        return self
+
+    def __exit__(self, *reason: object) -> None:
+        self._signals.__exit__(*reason)
 
     def run(self, cells: Sequence[Cell], optional: Container[Cell] = ()) -> tuple[Run, ...]:
         """Run those of some planned cells that are not known; return the runs in the order of the cells.
@@ -122,8 +130,8 @@ class Execution:
         planned = [cell for cell in self._evaluation.plan.cells if cell not in self._left_out]
         done = sum(cell in self._known for cell in planned)
         self._bench.progress.start(self._evaluation.label, len(planned), done)
-        for run in _run_all(waiting, self._evaluation, self._bench, self._purse, self._fairness):
-            self._known[run.cell] = run
+        runs = _run_all(waiting, self._evaluation, self._bench, self._purse, self._fairness, self._signals)
+        self._known |= {run.cell: run for run in runs}
         wanted = [cell for cell in cells if cell not in self._left_out]
         return tuple(self._known.get(cell) or _skipped(cell, self._purse.why_not) for cell in wanted)
 
@@ -184,7 +192,12 @@ class _Signals:
 
 
 def _run_all(
-    cells: Sequence[Cell], evaluation: Evaluation, bench: Bench, purse: Purse, fairness: Fairness
+    cells: Sequence[Cell],
+    evaluation: Evaluation,
+    bench: Bench,
+    purse: Purse,
+    fairness: Fairness,
+    signals: _Signals,
 ) -> list[Run]:
     """Start cells in order while the purse can pay; stop starting at the first it never can."""
     done: list[Run] = []
@@ -200,7 +213,7 @@ def _run_all(
         if not ended:
             bench.progress.tick(bench.ledger, evaluation.agent.open_usd_micros)
 
-    with _Signals(evaluation.sandbox) as signals, ThreadPoolExecutor(bench.workers) as pool:
+    with ThreadPoolExecutor(bench.workers) as pool:
         for cell in cells:
             if not _wait_for_turn(purse, pending, collect, bench, signals):
                 break

@@ -54,7 +54,9 @@ def run_paired(
     Args: skills: how many skills of this gate a block has to stand up to.
     Raises: PrerequisiteError when the journal cannot be written.
     """
-    return _PairedRun(evaluation, bench, config, baselines, skills).play()
+    paired = _PairedRun(evaluation, bench, config, baselines, skills)
+    with paired.execution:
+        return paired.play()
 
 
 def broken_graders(runs: Iterable[Run]) -> str:
@@ -85,7 +87,7 @@ class _PairedRun:
         self, evaluation: Evaluation, bench: Bench, config: Config, baselines: Baselines, skills: int
     ) -> None:
         self._evaluation, self._bench = evaluation, bench
-        self._execution = Execution(evaluation, bench, self._reuse)
+        self.execution = Execution(evaluation, bench, self._reuse)
         self._baselines, self._reuses_earlier = baselines, config.run.cache_days > 0
         self._policy, self._early, self._skills = config.policy, config.run.stop_early, skills
         self._plan: Plan = evaluation.plan
@@ -105,7 +107,7 @@ class _PairedRun:
             if number == 0 and not self._is_partial and not self._confirm(self._arms.base):
                 design = self._design()
             self._looks.append(self._look(design, number))
-            if self._looks[-1].stop is not None:
+            if self._looks[-1].stop is not None or self._is_partial:
                 self._tell(self._looks[-1])
                 break
         used = self._looks[-1].repeats
@@ -140,10 +142,10 @@ class _PairedRun:
         """Run cells that were not tried before, or take them from other runs."""
         wave = [cell for cell in cells if cell not in self._tried]
         try:
-            found = self._execution.run(wave, {cell for cell in wave if self._is_extra(cell)})
+            found = self.execution.run(wave, {cell for cell in wave if self._is_extra(cell)})
         except Interrupted:
             self._is_partial = True
-            found = self._execution.finished(wave, INTERRUPTED)
+            found = self.execution.finished(wave, INTERRUPTED)
         self._tried.update(wave)
         self._runs |= {run.cell: run for run in found}
 
@@ -166,7 +168,7 @@ class _PairedRun:
             return True
         self._baselines.distrust()
         self._notes.append(f"{len(mine)} runs of earlier gates were not reused. {doubt}")
-        self._execution.forget(mine)
+        self.execution.forget(mine)
         self._earlier -= mine
         again = sorted(cell for cell in mine if not self._is_extra(cell))
         for cell in mine:
@@ -186,7 +188,7 @@ class _PairedRun:
         )
 
     def _stop(self, design: Design, number: int, level: float) -> Stop | None:
-        if any(run.outcome is Outcome.SKIPPED for run in self._runs.values()):
+        if self._is_partial or any(run.outcome is Outcome.SKIPPED for run in self._runs.values()):
             return Stop.CUT
         if broken_graders(self._runs.values()):
             return Stop.BROKEN
@@ -213,7 +215,7 @@ class _PairedRun:
             comparisons=comparisons,
             looks=tuple(self._looks),
             drop_p=repeated_p(design, len(self._looks) - 1, p_of_drop(comparisons)),
-            reused=frozenset(self._execution.reused),
+            reused=frozenset(self.execution.reused),
             not_needed=tuple(c for c in self._plan.cells if c not in self._tried and not self._is_extra(c)),
             notes=(*self._notes, *self._refusals()),
             is_partial=self._is_partial,

@@ -82,7 +82,8 @@ class Options(NamedTuple):
     providers by kind; `journal_key` seals the runs in the journal. A
     skill that runs `against_itself` shows noise only: no report is written. `names` are what the report
     calls the two commits, where they stand for others, `notes` what it adds. With `installs_agent`
-    the program of the agent is fetched when it is missing.
+    the program of the agent is fetched when it is missing, with `base_judges` nothing that the head brings
+    judges it.
     """
 
     out: Path
@@ -101,6 +102,7 @@ class Options(NamedTuple):
     names: tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
     installs_agent: bool = False
+    base_judges: bool = False
 
     @property
     def checkouts(self) -> Path | None:
@@ -130,7 +132,9 @@ def gate_range(folder: Path, base: str | None, head: str, options: Options, prog
     start = repository.merge_base(target, tip)
     with tempfile.TemporaryDirectory(prefix="skillgate-") as scratch:
         mark(Path(scratch))  # so that it goes with the rest when this process is killed
-        source = RangeSource(repository, target, tip, Path(scratch))
+        # of a stranger's head nothing may judge, also not what the base lacks
+        judge = target if options.base_judges else tip
+        source = RangeSource(repository, target, judge, Path(scratch))
         config = _configure(source, options)
         if source.brings(options.config or FILE_NAME):  # or a change could switch off the rules against it
             config = msgspec.structs.replace(config, lint=LintConfig(), skills=Config().skills)

@@ -14,7 +14,7 @@ from typing import Literal, NamedTuple, TextIO
 
 from msgspec.structs import replace
 
-from skillgate.config import FILE_NAME
+from skillgate.config import FILE_NAME, MAX_USD
 from skillgate.core import GateReport
 from skillgate.errors import ExitCode, Interrupted, SkillgateError, UsageError
 from skillgate.github import commands
@@ -24,8 +24,8 @@ from skillgate.github.inputs import PREFIX, read_inputs, require_runner
 from skillgate.github.publish import Step
 from skillgate.github.pulls import Pull, Reader
 from skillgate.report.json import load
-from skillgate.stats.verdict import worst
-from skillgate.values import Struct
+from skillgate.stats.verdict import with_findings, worst
+from skillgate.values import MICROS_PER_USD, Struct
 
 MAX_REPORT_BYTES = 32 * 1024 * 1024
 MOVED = "Look at what was pushed since, then start it again with the new commit."
@@ -34,8 +34,9 @@ MOVED = "Look at what was pushed since, then start it again with the new commit.
 class ActionRequest(Struct, kw_only=True):
     """What the gate is asked for; None leaves it to skillgate.yml.
 
-    `reason` says why `evaluate` is true or false; `config` lies inside `repo`. With `every` all skills of
-    the head are judged against none. `names` are what the report calls base and head, `notes` what it adds.
+    With `base_judges` nothing of the head may judge, also not what the base lacks. `reason` says why
+    `evaluate` is true or false; `config` lies inside `repo`. With `every` all skills of the head are judged
+    against none. `names` are what the report calls base and head, `notes` what it adds.
     """
 
     repo: Path
@@ -46,6 +47,7 @@ class ActionRequest(Struct, kw_only=True):
     evaluate: bool
     reason: str
     every: bool = False
+    base_judges: bool = False
     names: tuple[str, str] | None = None
     notes: tuple[str, ...] = ()
     config: str | None = None
@@ -150,6 +152,7 @@ def _filled(activity: Activity, pull: Pull) -> Activity:
         activity,
         number=pull.number,
         base_sha=pull.base_sha,
+        base_ref=pull.base_ref,
         head_sha=activity.typed_sha or activity.head_sha or pull.head_sha,
         head_repository=pull.head_repository,
         is_fork=pull.is_fork,
@@ -192,7 +195,13 @@ def _request(step: Step) -> ActionRequest:
     fetched = _fetched(step, repo)
     names = (fetched.merge_base, activity.head_sha)
     return replace(
-        asked, repo=fetched.repository, base=fetched.base, head=fetched.head, names=names, notes=fetched.notes
+        asked,
+        repo=fetched.repository,
+        base=fetched.base,
+        head=fetched.head,
+        names=names,
+        notes=fetched.notes,
+        base_judges=True,
     )
 
 
@@ -246,7 +255,13 @@ def _read_report(path: Path) -> GateReport:
         hint = "Download the artifact of the evaluation first."
         raise UsageError(f"{path}: cannot be read ({problem})", hint) from None
     report = load(text, str(path))
-    own = worst({one.skill: one.verdict for one in report.reports}).decision
-    if report.reports and own is not report.verdict.decision:
+    verdicts = {one.skill: with_findings(one.verdict, one.findings, report.fail_on) for one in report.reports}
+    if len(verdicts) < len(report.reports):
+        raise UsageError(f"{path}: it names a skill twice")
+    own = worst(verdicts).decision
+    if own is not report.verdict.decision:
         raise UsageError(f"{path}: its verdict is {report.verdict.decision}, that of its skills {own}")
+    spend = report.spend
+    if not 0 <= spend.spent_usd_micros <= spend.cap_usd_micros <= MAX_USD * MICROS_PER_USD:
+        raise UsageError(f"{path}: it says to have spent what no gate can spend")
     return report

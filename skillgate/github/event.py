@@ -64,6 +64,8 @@ class Activity(Struct, kw_only=True):
     files: Files = Files.CHECKOUT
     repository: str = ""
     base_sha: str = ""
+    base_ref: str = ""
+    default_branch: str = ""
     head_sha: str = ""
     head_branch: str = ""
     typed_sha: str = ""
@@ -174,6 +176,8 @@ def _seen(name: str, event: PullRequestEvent) -> Activity:
         reason=_CLOSED,
         repository=repository,
         base_sha=pull.base.sha,
+        base_ref=pull.base.ref,
+        default_branch=event.repository.default_branch,
         head_sha=pull.head.sha,
         head_branch=pull.head.ref,
         number=pull.number,
@@ -219,6 +223,8 @@ def _merge_group(event: MergeGroupEvent, mode: Mode) -> Activity:
         post=True,  # a status; without a number there is nothing to comment on
         repository=event.repository.full_name,
         base_sha=event.merge_group.base_sha,
+        base_ref=event.merge_group.base_ref.removeprefix("refs/heads/"),
+        default_branch=event.repository.default_branch,
         head_sha=event.merge_group.head_sha,
     )
 
@@ -240,6 +246,7 @@ def _workflow_run(event: RunEvent) -> Activity:
         post=True,
         files=Files.API,
         repository=repository,
+        default_branch=event.repository.default_branch,
         head_sha=run.head_sha,
         head_branch=run.head_branch or "",
         head_repository=head_repository,
@@ -261,6 +268,7 @@ def _dispatch(event: DispatchEvent, mode: Mode) -> Activity:
         post=not evaluate,
         files=Files.API,
         repository=event.repository.full_name,
+        default_branch=event.repository.default_branch,
         head_sha=sha,
         typed_sha=sha,
         number=int(number),

@@ -25,6 +25,7 @@ class Repository(msgspec.Struct, frozen=True):
     """A repository, by its full name: `owner/name`."""
 
     full_name: str
+    default_branch: str = ""
 
 
 class User(msgspec.Struct, frozen=True):
@@ -43,6 +44,7 @@ class Base(msgspec.Struct, frozen=True):
     """Where a pull request wants to go."""
 
     sha: Sha
+    ref: str = ""
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -78,6 +80,7 @@ class MergeGroup(msgspec.Struct, frozen=True):
 
     base_sha: Sha
     head_sha: Sha
+    base_ref: str = ""
 
 
 class MergeGroupEvent(msgspec.Struct, frozen=True):

@@ -94,10 +94,9 @@ class Step(NamedTuple):
         return url, failures
 
     def _post_status(self, client: Client, state: State, description: str) -> Posted | NotPosted:
-        comment_id = self.inputs.comment_id
         return client.post_status(
             self.activity.head_sha,
-            context="skillgate" if comment_id == "default" else f"skillgate/{comment_id}",
+            context=self._context,
             state=state,
             description=description,
             target_url=self._run_url,
@@ -126,6 +125,13 @@ class Step(NamedTuple):
         self.stdout.write(commands.message("warning", f"{problem}\n{answer.hint}".rstrip()))
         hint = f"\n{fenced(answer.hint)}\n" if answer.hint else ""
         return "", [f"> {prose(problem)}\n{hint}"]
+
+    @property
+    def _context(self) -> str:
+        """Name the status: a commit has one of each name, whichever bases it is proposed to."""
+        activity, comment_id = self.activity, self.inputs.comment_id
+        name = "skillgate" if comment_id == "default" else f"skillgate/{comment_id}"
+        return name if activity.base_ref in ("", activity.default_branch) else f"{name} ({activity.base_ref})"
 
     @property
     def _run_url(self) -> str:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import sqlite3
 import sys
 from collections import Counter
@@ -295,3 +297,39 @@ def test_a_report_with_looks_round_trips(six: Any, tmp_path: Path) -> None:
     report = gate(six, tmp_path / "out")
     text = (tmp_path / "out/report.json").read_text(encoding="utf-8")
     assert report_json.load(text, "report.json") == report
+
+
+class Stopper(Notes):
+    """Sends a signal to this process when so many runs have ended."""
+
+    def __init__(self, at: int, number: int) -> None:
+        super().__init__()
+        self.at, self.number, self.done = at, number, 0
+
+    def finish_run(self, run: Run, ledger: Any) -> None:
+        self.done += 1
+        if self.done == self.at:
+            os.kill(os.getpid(), self.number)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_at_the_end_of_a_wave_starts_no_other_one(six: Any, tmp_path: Path, number: int) -> None:
+    play(six, MIXED, MIXED, MIXED)
+    stopper = Stopper(2 * 2 * len(TASKS), number)  # the last run of the first wave
+    report = gate(six, tmp_path / "out", stopper, workers=1)
+    assert (stopper.done, report.is_partial, report.passes) == (stopper.at, True, False)
+    assert report.reports[0].looks[-1].stop is Stop.CUT
+
+
+def test_a_signal_between_two_waves_leaves_a_partial_report(
+    six: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    play(six, MIXED, MIXED, MIXED)
+
+    def interrupted(*arguments: Any) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr("skillgate.gate.paired.examine", interrupted)
+    report = gate(six, tmp_path / "out")
+    assert (report.is_partial, report.verdict.decision) == (True, Decision.INCONCLUSIVE)
+    assert repeats_of(report.reports[0]) == {"base": 2, "head": 2}

@@ -46,6 +46,8 @@ def _activity(**changes: Any) -> Activity:
         "post": True,
         "repository": "Codertocat/Hello-World",
         "base_sha": BASE,
+        "base_ref": "master",
+        "default_branch": "master",
         "head_sha": HEAD,
         "head_branch": "changes",
         "number": 2,
@@ -182,6 +184,8 @@ def test_a_merge_group_is_linted() -> None:
         post=True,
         repository="octo-org/octo-repo",
         base_sha="380387fbc80638b734a49e1be1c4dfec1c01b33c",
+        base_ref="main",
+        default_branch="main",
         head_sha="2ffea6db159f6b6c47a24e778fb9ef40cf6b1c7d",
     )
 
@@ -189,6 +193,7 @@ def test_a_merge_group_is_linted() -> None:
 def _run(**changes: Any) -> Activity:
     usual: dict[str, Any] = {
         "event": "workflow_run",
+        "default_branch": "main",
         "reason": "Linted only, from the API: this job can write, so it runs and checks out nothing of the "
         "pull request.",
         "lint": True,
@@ -252,6 +257,7 @@ def test_what_somebody_typed_is_evaluated_by_one_job_and_posted_by_another(
         event="workflow_dispatch",
         files=Files.API,
         repository="octo-org/octo-repo",
+        default_branch="main",
         head_sha=HEAD,
         typed_sha=HEAD,
         number=12,
