@@ -58,15 +58,6 @@ class PullAnswer(msgspec.Struct, frozen=True):
     base: _Side
     user: _User | None = None
     draft: bool = False
-    changed_files: int = 0
-
-
-class FileAnswer(msgspec.Struct, frozen=True):
-    """What is read of a changed file."""
-
-    filename: str
-    status: str
-    previous_filename: str | None = None
 
 
 class BlobAnswer(msgspec.Struct, frozen=True):

@@ -20,13 +20,11 @@ from skillgate.github.answers import (
     SHA,
     BlobAnswer,
     ComparisonAnswer,
-    FileAnswer,
     PullAnswer,
     Tree,
 )
 from skillgate.github.patience import AGAIN, Trouble, connect, patiently
 
-MAX_FILES = 3000  # GitHub lists no more files of a pull request
 PAGE = 100
 PATIENCE_S = 300.0  # for all waits of a job together: every request may be told to wait a minute
 _CONTENTS, _PULLS = "contents: read", "pull-requests: read"
@@ -46,21 +44,6 @@ class Pull(NamedTuple):
     base_sha: str
     base_ref: str
     head_repository: str | None
-
-
-class ChangedFile(NamedTuple):
-    """A file of a pull request; `old_path` is where it lay before a rename."""
-
-    path: str
-    status: str
-    old_path: str | None = None
-
-
-class ChangedFiles(NamedTuple):
-    """The files of a pull request; when the list `is_cut`, compare the trees instead."""
-
-    files: tuple[ChangedFile, ...]
-    is_cut: bool
 
 
 class Reader:
@@ -106,18 +89,6 @@ class Reader:
             names = ", ".join(f"#{number}" for number in sorted(found))
             raise UsageError(f"{head_sha[:12]} is the head of several pull requests: {names}", _CLOSE)
         return next(iter(found.values()), None)
-
-    def changed_files(self, number: int) -> ChangedFiles:
-        """List the files of a pull request, all pages of them."""
-        files = list[ChangedFile]()
-        for page in range(1, MAX_FILES // PAGE + 1):
-            path, what = f"pulls/{number}/files", f"the files of pull request {number}"
-            found = self._get(path, tuple[FileAnswer, ...], _PULLS, what, per_page=PAGE, page=page)
-            files += [ChangedFile(f.filename, f.status, f.previous_filename) for f in found]
-            if len(found) < PAGE:
-                break
-        known = self._read_pull(number).changed_files
-        return ChangedFiles(tuple(files), is_cut=len(files) >= MAX_FILES or len(files) < known)
 
     def merge_base(self, base_sha: str, head_sha: str) -> str:
         """Return the commit where head left base. Raises: UsageError when there is none."""

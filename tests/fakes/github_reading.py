@@ -29,25 +29,18 @@ class GithubReading(GithubApi):
         self.most_entries = 100_000
         self.lies: dict[str, bytes] = {}
         self.pulls: dict[int, dict[str, Any]] = {}
-        self.files: dict[int, list[dict[str, Any]]] = {}
 
     def propose(self, number: int, head_sha: str, base_sha: str, **facts: Any) -> dict[str, Any]:
-        """Open a pull request; `facts` are repository, branch, base_ref, state, draft, bot, changed_files."""
+        """Open a pull request; `facts` are repository, branch, base_ref, state, draft, bot."""
         pull = copy.deepcopy(_example("pull-request"))
         repository = facts.get("repository", self.repository)
         pull |= {"number": number, "state": facts.get("state", "open"), "draft": facts.get("draft", False)}
         pull["requested_teams"] = []  # the example there does not fit GitHub's own description
-        pull["changed_files"] = facts.get("changed_files", 0)
         pull["user"]["type"] = "Bot" if facts.get("bot") else "User"
         _aim(pull["head"], head_sha, facts.get("branch", "topic"), repository)
         _aim(pull["base"], base_sha, facts.get("base_ref", "main"), self.repository)
         self.pulls[number] = pull
         return pull
-
-    def change(self, number: int, path: str, status: str = "modified", old_path: str | None = None) -> None:
-        """Add a file to a pull request."""
-        file = copy.deepcopy(_example("diff-entry-items")[0]) | {"filename": path, "status": status}
-        self.files.setdefault(number, []).append(file | ({"previous_filename": old_path} if old_path else {}))
 
     def git(self, *arguments: str) -> bytes:
         """Ask the repository."""
@@ -63,7 +56,6 @@ class GithubReading(GithubApi):
         routes = {
             "/pulls": lambda: self._pulls_by(query),
             r"/pulls/(\d+)": lambda number: self._pull(int(number)),
-            r"/pulls/(\d+)/files": lambda number: self._files(int(number), query),
             r"/commits/(\w+)/pulls": lambda sha: self._pulls_of(sha),
             r"/git/trees/(\w+)": lambda sha: self._tree(sha, is_deep="recursive" in query),
             r"/git/blobs/(\w+)": lambda sha: self._blob(sha),
@@ -95,11 +87,6 @@ class GithubReading(GithubApi):
         pulls = [pull for pull in self.pulls.values() if pull["head"]["sha"] == sha]
         mine = [pull for pull in pulls if pull["head"]["repo"]["full_name"] == self.repository]
         return Reply(200, [_simple(pull) for pull in mine])
-
-    def _files(self, number: int, query: dict[str, str]) -> Reply:
-        page, size = int(query.get("page", 1)), int(query.get("per_page", 30))
-        known = self.files.get(number, [])[:3000]
-        return Reply(200, known[(page - 1) * size : page * size])
 
     # --- objects -----------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from skillgate.errors import ExitCode, GitHubUnavailable, PrerequisiteError, SkillgateError, UsageError
-from skillgate.github.pulls import ChangedFile, ChangedFiles, Pull, Reader, blob_id
+from skillgate.github.pulls import Pull, Reader, blob_id
 from tests.fakes.github_api import FORBIDDEN, SECONDARY, Reply, error
 from tests.fakes.github_reading import GithubReading
 
@@ -140,54 +140,6 @@ def test_a_commit_of_two_pull_requests_is_nobodys(api: GithubReading, reader: Re
     api.propose(8, HEAD, OTHER, repository=FORK, base_ref="weak")
     with pytest.raises(UsageError, match=r"is the head of several pull requests: #7, #8"):
         reader.pull_of(HEAD, FORK, "topic")
-
-
-# --- which files ------------------------------------------------------------------------
-
-
-def test_all_pages_of_files_are_read_with_renames_and_deletions(api: GithubReading, reader: Reader) -> None:
-    api.propose(7, HEAD, BASE, changed_files=252)
-    for count in range(250):
-        api.change(7, f"file-{count}")
-    api.change(7, "skills/new/SKILL.md", "renamed", "skills/old/SKILL.md")
-    api.change(7, "skills/gone/SKILL.md", "removed")
-    found = reader.changed_files(7)
-    assert found.is_cut is False
-    assert len(found.files) == 252
-    assert found.files[-2:] == (
-        ChangedFile("skills/new/SKILL.md", "renamed", "skills/old/SKILL.md"),
-        ChangedFile("skills/gone/SKILL.md", "removed"),
-    )
-    assert api.asked("/files?") == 3
-
-
-def test_file_names_pass_unharmed(api: GithubReading, reader: Reader) -> None:
-    api.propose(7, HEAD, BASE, changed_files=len(HOSTILE))
-    for path in HOSTILE:
-        api.change(7, path, "renamed", path[::-1])
-    expected = tuple(ChangedFile(path, "renamed", path[::-1]) for path in HOSTILE)
-    assert reader.changed_files(7) == ChangedFiles(expected, is_cut=False)
-
-
-@pytest.mark.parametrize(("listed", "known", "is_cut"), [(100, 100, False), (100, 101, True)])
-def test_a_list_that_is_shorter_than_it_should_be_is_cut(
-    api: GithubReading, reader: Reader, listed: int, known: int, is_cut: bool
-) -> None:
-    api.propose(7, HEAD, BASE, changed_files=known)
-    for count in range(listed):
-        api.change(7, f"file-{count}")
-    assert reader.changed_files(7).is_cut is is_cut
-
-
-def test_a_list_of_exactly_3000_files_counts_as_cut(origin: Path) -> None:
-    with GithubReading(origin) as api:
-        api.propose(7, HEAD, BASE, changed_files=3000)
-        for count in range(3200):
-            api.change(7, f"file-{count}")
-        with closing(Reader(api.url, api.token, api.repository)) as reader:
-            found = reader.changed_files(7)
-    assert (len(found.files), found.is_cut, api.asked("/files?")) == (3000, True, 30)
-    assert api.violations == []
 
 
 # --- objects ----------------------------------------------------------------------------
