@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-FOLDERS = ("skillgate", "rules", "fixtures")
+FOLDERS = ("skillgate", "rules", "fixtures", "examples")
 FILES = ("pyproject.toml", "README.md", "LICENSE", ".pre-commit-hooks.yaml")
 SKILL = "---\nname: {0}\ndescription: Adds two numbers. Use when a sum is asked for.\n---\n\nAdd them.\n"
 TOLD = re.compile(r"^skillgate\.+.*?(Passed|Failed|Skipped)$|^(\S+): error: ", re.MULTILINE)
