@@ -139,8 +139,8 @@ class Journal:
         return self._entries(f"content = ? AND gate < ? AND {OF_BASELINES}", (content, self._gate))
 
     def beside(self, evaluation: str, content: str, repeat: int) -> list[Entry]:
-        """Return the final attempts at a repeat by other evaluations of this gate, the first one first."""
-        where = "content = ? AND gate = ? AND evaluation != ? AND repeat = ? ORDER BY id"
+        """Return the final attempts of baselines at a repeat by other evaluations of this gate, in order."""
+        where = "content = ? AND gate = ? AND evaluation != ? AND repeat = ? AND arm != 'head' ORDER BY id"
         return self._entries(where, (content, self._gate, evaluation, repeat))
 
     def used(self) -> tuple[Usage, int]:

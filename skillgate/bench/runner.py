@@ -83,16 +83,10 @@ def no_reuse(cell: Cell) -> Run | None:
     return None
 
 
-def execute(
-    evaluation: Evaluation,
-    bench: Bench,
-    cells: Sequence[Cell] | None = None,
-    reuse: Reuse = no_reuse,
-    optional: Container[Cell] = (),
-) -> tuple[Run, ...]:
-    """Run cells of the plan, by default all, in one wave. Args, returns and raises: see `Execution.run`."""
-    with Execution(evaluation, bench, reuse) as execution:
-        return execution.run(evaluation.plan.cells if cells is None else cells, optional)
+def execute(evaluation: Evaluation, bench: Bench) -> tuple[Run, ...]:
+    """Run every cell of the plan in one wave. Returns and raises: see `Execution.run`."""
+    with Execution(evaluation, bench) as execution:
+        return execution.run(evaluation.plan.cells)
 
 
 class Execution:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -46,16 +46,20 @@ class Court(NamedTuple):
     skills: int
 
 
-def not_run(case: Case, config: Config) -> Report:
-    """Draw the report of a case that will not run: it says why."""
-    return _report(case, config, Verdict(decision=Decision.NOT_RUN, reasons=(case.why_not,)))
-
-
 class Judged(NamedTuple):
-    """The report of a case, findings aside; `is_partial` when the user stopped its runs."""
+    """The report of a case, findings aside; `is_partial` when the user stopped its runs.
+
+    `drop_p` is the p value of a drop over all its looks, None where nothing ran.
+    """
 
     report: Report
-    is_partial: bool
+    drop_p: float | None = None
+    is_partial: bool = False
+
+
+def not_run(case: Case, config: Config) -> Judged:
+    """Draw the report of a case that will not run: it says why."""
+    return Judged(_report(case, config, Verdict(decision=Decision.NOT_RUN, reasons=(case.why_not,))))
 
 
 def judge(case: Case, plan: Plan, court: Court) -> Judged:
@@ -77,26 +81,27 @@ def judge(case: Case, plan: Plan, court: Court) -> Judged:
         judged=case.arms,
         looks=found.looks,
         skills_compared=court.skills,
-        adjusted_p=found.drop_p,
         calibration=fitting(court.calibration, suite_digests(case.suites), plan.agent, plan.model)[0],
         spend=_spend(found, plan, ledger),
         versions=_versions(case, court.means) | _answered(found.runs),
     )
-    return Judged(report, found.is_partial)
+    return Judged(report, found.drop_p, found.is_partial)
 
 
-def conclude(reports: Sequence[Report], config: Config) -> list[Report]:
+def conclude(judged: Sequence[Judged], config: Config) -> list[Report]:
     """Let blocks stand up to all skills of the gate, by Holm's method, and add what the linter says."""
-    ran = [report for report in reports if report.adjusted_p is not None]
-    adjusted = dict(zip((r.skill for r in ran), holm([r.adjusted_p or 0.0 for r in ran]), strict=True))
-    return [_conclude(report, adjusted, config) for report in reports]
-
-
-def _conclude(report: Report, adjusted: Mapping[str, float], config: Config) -> Report:
-    p = adjusted.get(report.skill) if len(adjusted) > 1 else None
-    verdict = report.verdict if p is None else correct(report.verdict, p, len(adjusted), config.policy)
-    verdict = with_findings(verdict, report.findings, config.lint.fail_on)
-    return replace(report, adjusted_p=p, verdict=verdict)
+    ran = [one.drop_p for one in judged if one.drop_p is not None]
+    adjusted = iter(holm(ran))
+    several = len(ran) > 1
+    reports = []
+    for report, drop_p, _ in judged:
+        p = None if drop_p is None else next(adjusted)
+        verdict = report.verdict
+        if several and p is not None:
+            verdict = correct(verdict, p, len(ran), config.policy)
+        verdict = with_findings(verdict, report.findings, config.lint.fail_on)
+        reports.append(replace(report, adjusted_p=p if several else None, verdict=verdict))
+    return reports
 
 
 def evaluation_key(case: Case, plan: Plan, means: Means, run: RunConfig) -> str:

@@ -39,7 +39,7 @@ from skillgate.gate.changes import (
     misspelt_files,
     single_subject,
 )
-from skillgate.gate.judge import Court, conclude, evaluation_key, judge, not_run
+from skillgate.gate.judge import Court, Judged, conclude, evaluation_key, judge, not_run
 from skillgate.gate.means import Means, build_means, task_ids
 from skillgate.gate.planning import (
     History,
@@ -241,11 +241,11 @@ def _gate(request: Request, config: Config, options: Options, progress: Progress
         progress.note(note)
     if means is not None:
         with closing(means):
-            reports, spend, is_partial = _run(cases, means, config, options, progress)
+            judged, spend = _run(cases, means, config, options, progress)
     else:
-        reports, spend, is_partial = [not_run(case, config) for case in cases], Spend(), False
-    report = _assemble(request, conclude(reports, config), spend, config, options.names)
-    report = msgspec.structs.replace(report, is_partial=is_partial)
+        judged, spend = [not_run(case, config) for case in cases], Spend()
+    report = _assemble(request, conclude(judged, config), spend, config, options.names)
+    report = msgspec.structs.replace(report, is_partial=any(one.is_partial for one in judged))
     if not options.against_itself:
         _write(options, report)
     return report
@@ -270,8 +270,8 @@ def _means(cases: Sequence[Case], source: Source, config: Config, options: Optio
 
 def _run(
     cases: Sequence[Case], means: Means, config: Config, options: Options, progress: Progress
-) -> tuple[list[Report], Spend, bool]:
-    """Run the cases under one journal and one ledger; say whether somebody stopped it."""
+) -> tuple[list[Judged], Spend]:
+    """Run the cases under one journal and one ledger."""
     plans = [(case, case.plan) for case in cases if case.plan is not None]
     keys = "".join(evaluation_key(case, plan, means, config.run) for case, plan in plans)
     with writing(options.out):
@@ -292,16 +292,19 @@ def _run(
         record = load_record(options.out / RECORD_NAME)
         court = Court(config, means, bench, record, skills=len(plans))
         plan_together(cases, config, _history(config, options, means))  # refuses before anything is spent
-        reports, is_partial = _judge_all(cases, court, _history(config, options, means))
-    return reports, _whole_spend(reports, ledger), is_partial
+        judged = _judge_all(cases, court, _history(config, options, means))
+    return judged, _whole_spend([one.report for one in judged], ledger)
 
 
-def _judge_all(cases: Sequence[Case], court: Court, history: History) -> tuple[list[Report], bool]:
-    """Judge one case after the other, each planned anew on the money that is left; say if it was stopped."""
-    reports: list[Report] = []
+def _judge_all(cases: Sequence[Case], court: Court, history: History) -> list[Judged]:
+    """Judge one case after the other, each planned anew on what money is left, until somebody stops it."""
+    judged: list[Judged] = []
     for number, case in enumerate(cases):
+        if judged and judged[-1].is_partial:
+            rest = (other._replace(why_not=other.why_not or INTERRUPTED) for other in cases[number:])
+            return [*judged, *(not_run(other, court.config) for other in rest)]
         if case.plan is None:
-            reports.append(not_run(case, court.config))
+            judged.append(not_run(case, court.config))
             continue
         key = evaluation_key(case, case.plan, court.means, court.config.run)
         ledger, own = court.bench.ledger, sum(court.bench.journal.sums(key))
@@ -309,12 +312,8 @@ def _judge_all(cases: Sequence[Case], court: Court, history: History) -> tuple[l
         needs = [need_usd_micros(c, court.config, history) for c in cases[number:]]
         planned = plan_case(case, court.config, history, share_of(left, needs), court.skills)
         history.add(planned)
-        judged = judge(planned, planned.plan or case.plan, court)
-        reports.append(judged.report)
-        if judged.is_partial:
-            rest = (other._replace(why_not=other.why_not or INTERRUPTED) for other in cases[number + 1 :])
-            return [*reports, *(not_run(other, court.config) for other in rest)], True
-    return reports, False
+        judged.append(judge(planned, planned.plan or case.plan, court))
+    return judged
 
 
 def _most_jobs(cases: Sequence[Case]) -> int:

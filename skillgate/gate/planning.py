@@ -45,6 +45,14 @@ class Store(NamedTuple):
         return cached_counts(self.path, contents, terms, resume=resume, key=self.key)
 
 
+class _Known(NamedTuple):
+    """What the journal says of a case: costs by task, contents and numbers of baselines by task and arm."""
+
+    costs: Mapping[str, Sequence[int]]
+    baselines: Mapping[tuple[str, str], str]
+    counts: Mapping[tuple[str, str], int]
+
+
 class History:
     """What the runs of earlier gates, and those that this gate will do before, say to a plan.
 
@@ -56,14 +64,16 @@ class History:
         self._config, self._store, self._resume, self._means = config, store, resume, means
         self._who = Who(config.run.agent or "", config.run.model)
         self._planned: dict[str, int] = {}
+        self._known: dict[str, _Known] = {}
 
     def costs(self, case: Case) -> Mapping[str, Sequence[int]]:
         """Return micro-dollars of earlier runs by task."""
-        return past_task_costs(self._store.path, self._who, list(case.units), resume=self._resume)
+        return self._of(case).costs
 
     def spread(self, case: Case) -> tuple[float, str]:
         """Return the standard deviation of pass ratios within a task and arm, and how it is known."""
-        past = past_scores(self._store.path, self._who, list(case.units), resume=self._resume)
+        path, key = self._store
+        past = past_scores(path, self._who, list(case.units), resume=self._resume, key=key)
         sd, freedom = pooled_sd([cell for cells in past.values() for cell in cells])
         if freedom < ENOUGH_FREEDOM:
             return PASS_RATIO_SD, "assumed"
@@ -74,13 +84,11 @@ class History:
 
         Of an earlier gate's never the first repeat: a fresh one shows whether they still hold.
         """
-        contents = contents_of(case, self._config, self._means)
-        baselines = {key: content for key, content in contents.items() if key[1] != HEAD_ARM}
-        counts = self._store.counts(baselines, terms_of(case, self._config), resume=self._resume)
+        known = self._of(case)
         cells: set[Cell] = set()
-        for (task, arm), content in baselines.items():
+        for (task, arm), content in known.baselines.items():
             beside = range(self._planned.get(content, 0))
-            earlier = range(1, 1 + counts.get((task, arm), 0))
+            earlier = range(1, 1 + known.counts.get((task, arm), 0))
             cells |= {Cell(task=task, arm=arm, repeat=repeat) for repeat in (*beside, *earlier)}
         return frozenset(cells)
 
@@ -88,11 +96,22 @@ class History:
         """Take note of a planned case: those that follow share its baselines."""
         if case.plan is None:
             return
-        contents = contents_of(case, self._config, self._means)
-        for (task, arm), content in contents.items():
+        for (task, arm), content in self._of(case).baselines.items():
             repeats = sum(cell.task == task and cell.arm == arm for cell in case.plan.cells)
-            if arm != HEAD_ARM and repeats:
-                self._planned[content] = max(repeats, self._planned.get(content, 0))
+            self._planned[content] = max(repeats, self._planned.get(content, 0))
+
+    def _of(self, case: Case) -> _Known:
+        """Look once into the journal, and at the files of the suites, for each case: it is planned often."""
+        path = case.subject.change.path
+        if path not in self._known:
+            contents = contents_of(case, self._config, self._means)
+            baselines = {key: content for key, content in contents.items() if key[1] != HEAD_ARM}
+            self._known[path] = _Known(
+                past_task_costs(self._store.path, self._who, list(case.units), resume=self._resume),
+                baselines,
+                self._store.counts(baselines, terms_of(case, self._config), resume=self._resume),
+            )
+        return self._known[path]
 
 
 def plan_case(case: Case, config: Config, history: History, cap_usd_micros: int, shared_by: int = 1) -> Case:

@@ -21,6 +21,7 @@ from skillgate.core import Decision, GateReport, Metric, Outcome, Report, Run, S
 from skillgate.errors import PrerequisiteError
 from skillgate.gate.pipeline import Options, describe_plan, gate_range
 from skillgate.report import json as report_json
+from skillgate.values import Secret
 
 PYTHON_BIN = Path(sys.executable).parent
 NOTHING = "{moves: {nothing: 1}, input: {median: 9000}, output: {median: 900}}"
@@ -57,6 +58,13 @@ def play(six: Any, none: str, base: str, head: str) -> None:
     six.commit()
     six.skill("calc", "Write `double` first.")
     six.commit()
+
+
+def another_head(six: Any) -> None:
+    """Keep the base, and let the head be another one."""
+    six.skill("calc", "Another text.")
+    six.git("add", "-A")
+    six.git("commit", "-q", "--amend", "--no-edit")
 
 
 def gate(repo: Any, out: Path, notes: Notes | None = None, **run: Any) -> GateReport:
@@ -165,9 +173,7 @@ def test_a_second_gate_reuses_the_baseline_and_pays_for_the_head_and_one_fresh_r
     play(six, MIXED, MIXED, MIXED)
     out = tmp_path / "out"
     (first,) = gate(six, out, stop_early=False).reports
-    six.skill("calc", "Another text.")
-    six.git("add", "-A")
-    six.git("commit", "-q", "--amend", "--no-edit")  # the same base, another head
+    another_head(six)
     (second,) = gate(six, out, stop_early=False).reports
 
     assert first.spend.reused_runs == 0
@@ -192,9 +198,7 @@ def test_a_baseline_that_no_longer_holds_is_run_again(six: Any, tmp_path: Path) 
     play(six, ORACLE, ORACLE, ORACLE)
     out = tmp_path / "out"
     gate(six, out, stop_early=False, seed=1)
-    six.skill("calc", "Another text.")
-    six.git("add", "-A")
-    six.git("commit", "-q", "--amend", "--no-edit")
+    another_head(six)
     spoil(out / "journal.sqlite")
     report = gate(six, out, stop_early=False, seed=1)
     (one,) = report.reports
@@ -208,9 +212,7 @@ def test_doubt_about_a_third_arm_leaves_the_pair_that_decided(six: Any, tmp_path
     play(six, ORACLE, ORACLE, ORACLE)
     out = tmp_path / "out"
     gate(six, out, stop_early=False, repeats=3)
-    six.skill("calc", "Another text.")
-    six.git("add", "-A")
-    six.git("commit", "-q", "--amend", "--no-edit")
+    another_head(six)
     spoil(out / "journal.sqlite", "none")
     (one,) = gate(six, out, stop_early=False, repeats=3).reports
     assert one.spend.reused_runs == len(TASKS) * 3  # of the base, one of each task beyond the head's
@@ -234,9 +236,7 @@ def test_a_journal_that_was_edited_is_not_believed(six: Any, tmp_path: Path) -> 
     play(six, ORACLE, ORACLE, ORACLE)
     out = tmp_path / "out"
     gate(six, out, stop_early=False, repeats=2)
-    six.skill("calc", "Another text.")
-    six.git("add", "-A")
-    six.git("commit", "-q", "--amend", "--no-edit")
+    another_head(six)
     with closing(sqlite3.connect(out / "journal.sqlite")) as db, db:
         db.execute("UPDATE attempts SET run = replace(run, 'passed', 'failed') WHERE arm = 'base'")
     (one,) = gate(six, out, stop_early=False, repeats=2).reports
@@ -290,6 +290,18 @@ def test_a_plan_says_what_it_can_show_and_what_would_do(six: Any, tmp_path: Path
         told(budget_usd=1.11)
     assert "at least 1.12" in caught.value.hint
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.long
+def test_a_plan_takes_the_spread_from_runs_that_were_sealed_with_our_key(six: Any, tmp_path: Path) -> None:
+    play(six, MIXED, MIXED, MIXED)
+    sealed = Options(out=tmp_path / "out", python_bin=PYTHON_BIN, journal_key=Secret("ours"))
+    run = {"repeats": 3, "budget_usd": 50.0}
+    gate_range(six.folder, "HEAD~1", "HEAD", sealed._replace(run=run), Notes())
+    told = describe_plan(Path("skills/calc"), "HEAD~1", six.folder, sealed)
+    assert "from earlier runs of these tasks)" in told
+    other = sealed._replace(journal_key=Secret("theirs"))
+    assert "sd 0.16 assumed" in describe_plan(Path("skills/calc"), "HEAD~1", six.folder, other)
 
 
 def test_a_report_with_looks_round_trips(six: Any, tmp_path: Path) -> None:

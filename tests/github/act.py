@@ -270,28 +270,26 @@ class Consumer:
             *(part for name, value in given.items() for part in ("--env", f"{name}={value}")),
             *("-s", f"GITHUB_TOKEN={self.api.token}", "-s", f"ANTHROPIC_API_KEY={SECRET}"),
         ]
-        # act looks for settings in HOME, and writes there; the machine's own must not matter.
-        env = {
-            "PATH": os.environ["PATH"],
-            "HOME": str(home),
-            "XDG_CONFIG_HOME": str(home),
-            "HTTPS_PROXY": NOWHERE,
-            "NO_PROXY": "127.0.0.1",
-        }
-        done = subprocess.run(
-            command,
-            cwd=self.repo,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run_act(command, self.repo, home)
         assert "GoGitActionCache" not in done.stdout, "act fetched an action that is not mapped"
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         outputs = {path.stem: json.loads(path.read_text(encoding="utf-8")) for path in copies.glob("*.json")}
         assert outputs, done.stdout + done.stderr
         return Job(done.returncode, rows, outputs, copies)
+
+
+def run_act(command: Sequence[str], folder: Path, home: Path) -> subprocess.CompletedProcess[str]:
+    """Run act in a folder. It looks for settings in HOME, and writes there: the machine's must not matter."""
+    proxies = {"HTTPS_PROXY": NOWHERE, "HTTP_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1"}
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={"PATH": os.environ["PATH"], "HOME": str(home), "XDG_CONFIG_HOME": str(home), **proxies},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
 
 
 def copy_action(folder: Path) -> Path:

@@ -8,7 +8,6 @@ environments or concurrency; test_workflows.py does.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -20,13 +19,11 @@ import pytest
 import yaml
 
 from tests.fakes.github_reading import GithubReading
-from tests.github.act import CONFIG, PATCH, SCRIPT, SKILL, SUITE, TASK
+from tests.github.act import ACT, CONFIG, PATCH, SCRIPT, SKILL, SUITE, TASK, run_act
 
 ROOT = Path(__file__).parents[2]
 EVENTS = ROOT / "tests" / "data" / "events"
 EXAMPLES = ROOT / "examples" / "workflows"
-ACT = Path(sys.executable).with_name("act")
-NOWHERE = "http://127.0.0.1:9"  # what is not mapped would be cloned: it gets no further than here
 
 # The inputs that the workflows give, and what comes of them on this machine.
 STUBS = {
@@ -182,20 +179,7 @@ class Repository:
             *("--env", f"STORE={self.folder / 'store'}", "-s", f"GITHUB_TOKEN={self.api.token}"),
             *options,
         ]
-        # act looks for settings in HOME, and writes there; the machine's own must not matter.
-        env = {
-            **{"PATH": os.environ["PATH"], "HOME": str(home), "XDG_CONFIG_HOME": str(home)},
-            **{"HTTPS_PROXY": NOWHERE, "HTTP_PROXY": NOWHERE, "NO_PROXY": "127.0.0.1"},
-        }
-        done = subprocess.run(
-            command,
-            cwd=self.repo,
-            env=env,
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=120,
-        )
+        done = run_act(command, self.repo, home)
         rows = [json.loads(line) for line in done.stdout.splitlines() if line.startswith("{")]
         return Ran(done.returncode, rows, done.stderr)
 
@@ -258,18 +242,8 @@ def repository(tmp_path: Path, mapped: dict[str, Path]) -> Iterator[Repository]:
 def test_act_lists_the_jobs_of_an_event(
     repository: Repository, workflow: str, event: str, jobs: list[str]
 ) -> None:
-    done = subprocess.run(
-        [str(ACT), event, "--list", "-W", f".github/workflows/{workflow}"],
-        cwd=repository.repo,
-        env={
-            "PATH": os.environ["PATH"],
-            "HOME": str(repository.folder),
-            "XDG_CONFIG_HOME": str(repository.folder),
-        },
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-    )
+    command = [str(ACT), event, "--list", "-W", f".github/workflows/{workflow}"]
+    done = run_act(command, repository.repo, repository.folder)
     assert done.returncode == 0, done.stderr
     assert [line.split()[1] for line in done.stdout.splitlines()[1:] if line] == jobs
 
